@@ -1,0 +1,1 @@
+"""Turning a configuration into a batch job. Knows nothing of tensors."""

@@ -1,0 +1,121 @@
+"""Compose conf/ with Hydra into a checked `Config`, and turn Hydra's errors into one line with the nearest valid key.
+
+In: override words of Hydra's grammar (`exp=exp5`, `optim.lr=2.0`). Out: a `Config`. Raises UserError.
+Torch-free.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pipeline.config import Config, check
+from pipeline.config.schema import keys
+from pipeline.errors import UserError, nearest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CONF = REPOSITORY / "conf"
+
+
+def register() -> None:
+    """Make pipeline.config's dataclasses the `schema` that conf/config.yaml starts from.
+
+    The empty `user` stands in where there is no conf/user.yaml: Hydra looks in conf/ first, and an optional entry of a
+    defaults list must be a group.
+    """
+    ConfigStore.instance().store(name="schema", node=Config)
+    ConfigStore.instance().store(name="user", node={})
+
+
+def compose(overrides: Sequence[str]) -> Config:
+    """Compose conf/ with `overrides` and check it."""
+    register()
+    try:
+        if GlobalHydra.instance().is_initialized():
+            return to_config(hydra.compose("config", list(overrides)))
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            return to_config(hydra.compose("config", list(overrides)))
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise UserError(explain(error, overrides)) from None
+
+
+def to_config(tree: DictConfig) -> Config:
+    """The dataclass of a composed tree, resolved and checked."""
+    unknown = sorted(set(_dotted(OmegaConf.to_container(tree))) - set(keys()))
+    if unknown:
+        raise UserError(unknown_key(unknown[0]))
+    missing = sorted(str(key) for key in OmegaConf.missing_keys(tree) if not str(key).startswith("hydra."))
+    if missing:
+        raise UserError(f"{missing[0]} has no value; give one, as {missing[0]}=… in ARGS or in conf/user.yaml")
+    try:
+        config = cast(Config, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), tree)))
+    except OmegaConfBaseException as error:
+        raise UserError(explain(error)) from None
+    check(config)
+    return config
+
+
+def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
+    """One line for a person: what Hydra or OmegaConf refused, and the nearest valid key or choice."""
+    text = str(error)
+    if isinstance(error, ValueError) and "Config group override" in text:
+        return _explain_group_number(overrides)
+    if isinstance(error, MissingConfigException):
+        return _explain_missing(error)
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: {text.splitlines()[0]}; overrides look like optim.lr=2.0"
+    cause = str(error.__cause__ or "")
+    unknown = re.search(r"Could not override '([^']+)'", text) or re.search(r"full_key: (\S+)", text)
+    if unknown and unknown[1] not in keys() and "not in" in f"{text} {cause}":
+        return unknown_key(unknown[1])
+    key = re.search(r"full_key: (\S+)", f"{cause} {text}")
+    first = (cause or text).splitlines()[0].rstrip(".")
+    return f"{key[1]}: {first}" if key else first
+
+
+def unknown_key(key: str) -> str:
+    """The line for a key that the schema does not have."""
+    valid = keys()
+    guesses = nearest(key, valid, count=3) or [one for one in valid if one.split(".")[-1] == key.split(".")[-1]]
+    hint = f"did you mean {guesses[0]}?" if guesses else "the keys are those of conf/config.yaml and its groups"
+    return f"unknown key {key}; {hint}"
+
+
+def _dotted(tree: object, prefix: str = "") -> list[str]:
+    """Every dotted key of a plain tree of dicts."""
+    found: list[str] = []
+    for key, value in tree.items() if isinstance(tree, dict) else ():
+        found += [f"{prefix}{key}", *_dotted(value, f"{prefix}{key}.")]
+    return found
+
+
+def _explain_missing(error: MissingConfigException) -> str:
+    """The line for a choice that its group does not have: exp=5, exp=exp7, allreduce=toros."""
+    group, _, choice = (error.missing_cfg_file or "").rpartition("/")
+    folder = CONF / group
+    if not group or not folder.is_dir():
+        return str(error).splitlines()[0]
+    valid = sorted(path.stem for path in folder.glob("*.yaml") if not path.stem.startswith("_"))
+    guess = nearest(choice, valid)
+    hint = f"did you mean {guess[0]}? " if guess else ""
+    return f"{group}={choice}: no such choice; {hint}there are {', '.join(valid)}"
+
+
+def _explain_group_number(overrides: Sequence[str]) -> str:
+    """The line for exp=5: Hydra takes a number for no group's choice."""
+    for word in overrides:
+        group, _, choice = word.partition("=")
+        folder = CONF / group
+        if folder.is_dir():
+            valid = sorted(path.stem for path in folder.glob("*.yaml") if not path.stem.startswith("_"))
+            if choice not in valid:
+                hint = f"did you mean {group}{choice}? " if f"{group}{choice}" in valid else ""
+                return f"{word}: no such choice; {hint}there are {', '.join(valid)}"
+    return f"a group's choice must be a name: {' '.join(overrides)}"

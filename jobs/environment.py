@@ -1,0 +1,39 @@
+"""What a run was made with, for its environment.txt: host, Python, commit, packages with versions."""
+
+import platform
+import socket
+import subprocess
+from importlib.metadata import distributions
+from pathlib import Path
+
+
+def describe(repository: Path) -> str:
+    """The text of environment.txt."""
+    packages = sorted({f"{one.metadata['Name']}=={one.version}" for one in distributions()}, key=str.lower)
+    lines = [
+        f"host {socket.gethostname()}",
+        f"system {platform.platform()}",
+        f"python {platform.python_version()}",
+        f"commit {commit(repository)}",
+        "",
+        *packages,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def commit(repository: Path) -> str:
+    """The commit of the working tree, with `+changes` where it differs from it; `unknown` outside git."""
+    head = _git(repository, "rev-parse", "HEAD")
+    if head is None:
+        return "unknown"
+    return head + ("+changes" if _git(repository, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(repository: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(repository), *words], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,79 @@
+"""The site `local`: the run's script, started here and now, and shown as it goes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from jobs.script import render
+from pipeline.config import Config, Plan
+from pipeline.errors import UserError
+from pipeline.run_folder import EXIT_DONE, EXIT_SAVED, RunFolder
+
+
+def script(config: Config, plan: Plan, folder: RunFolder, repository: Path) -> str:
+    """The job script of a local run."""
+    return render(
+        folder=folder,
+        repository=repository,
+        launch=launch_command(plan.workers, [sys.executable, "-m", "pipeline.train", str(folder.path)]),
+        threads=config.site.threads_per_worker,
+        title=f"Torus224, {config.experiment}, on this machine",
+    )
+
+
+def launch_command(workers: int, command: list[str]) -> list[str]:
+    """mpirun for `workers` ranks on one machine, however many cores it has."""
+    mpirun = Path(sys.executable).with_name("mpirun")
+    return [
+        str(mpirun), "-n", str(workers), "--oversubscribe", "--bind-to", "none",
+        "--mca", "osc", "^ucx",  # silences a harmless line of the Open MPI wheel
+        *command,
+    ]  # fmt: skip
+
+
+def run(folder: RunFolder) -> int:
+    """Start the script, wait for it, return its code. Ctrl-C saves and stops; a second one ends at once.
+
+    Raises UserError where a rank failed: its own line, found in the attempt's folder.
+    """
+    if not Path(sys.executable).with_name("mpirun").exists():
+        raise UserError(f"no mpirun beside {sys.executable}: run through make, which sets up .venv, or `make setup`")
+    process = subprocess.Popen(
+        ["/bin/bash", str(folder.script)], start_new_session=True, env=_environment(), stdin=subprocess.DEVNULL
+    )
+    code = _wait(process)
+    if code == EXIT_SAVED:
+        print(f"saved; go on with: make train RESUME={folder}", flush=True)
+    elif code != EXIT_DONE:
+        errors = folder.errors()
+        raise UserError(errors[0] if errors else f"mpirun ended with code {code}; see {folder.job_log}")
+    return code
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> int:
+    """Wait; the first interrupt asks the ranks to save, the next ends them."""
+    signals = [signal.SIGUSR2, signal.SIGTERM]
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            if not signals:
+                continue
+            process.send_signal(signals.pop(0))
+            if signals:
+                print("\nsaving; press Ctrl-C again to end without it", file=sys.stderr, flush=True)
+
+
+def _environment() -> dict[str, str]:
+    """What the script inherits: nothing of a scheduler or of another MPI job that this shell may sit in."""
+    foreign = ("SLURM_", "SBATCH_", "PMIX_", "PMI_", "OMPI_", "PRTE_", "PBS_", "OPAL_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    kept["TORUS224_LIVE"] = "1" if sys.stdout.isatty() else "0"
+    if sys.stdout.isatty():
+        kept["TORUS224_COLUMNS"] = str(os.get_terminal_size(sys.stdout.fileno()).columns or 100)
+    if os.geteuid() == 0:  # Open MPI refuses root unless told twice; in a container there is often nobody else
+        kept |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        kept |= {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return kept

@@ -1,0 +1,70 @@
+"""The parts of a job script, as text. A pure function of its arguments: no scheduler, no MPI, no torch is asked.
+
+The script is the host part of a run: it opens an attempt, starts the ranks by mpirun, hands USR2 on to them (save and
+stop), and writes their exit code last. Every word that comes from a configuration is quoted for the shell.
+"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.run_folder import RunFolder
+
+ENVIRONMENT_OF_A_RANK = {
+    "PYTHONUNBUFFERED": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+def quote(words: Sequence[str | Path]) -> str:
+    """A command line of which a shell makes exactly these words."""
+    return shlex.join(str(word) for word in words)
+
+
+def render(*, folder: RunFolder, repository: Path, launch: Sequence[str], threads: int, title: str) -> str:
+    """The script of a run.
+
+    launch: the command that starts all ranks, words. threads: CPU threads a rank.
+    """
+    environment = {**ENVIRONMENT_OF_A_RANK, "OMP_NUM_THREADS": str(threads)}
+    exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in environment.items())
+    return f"""#!/bin/bash
+# {_comment(title)}
+# The same script starts the run again: ranks go on from its newest checkpoint.
+# USR2 makes the ranks save and stop (exit code 85); TERM ends them at once.
+set -u
+run_folder={shlex.quote(str(folder.path))}
+cd {shlex.quote(str(repository))} || exit 1
+
+# Attempt N, opened before anything else.
+attempt=0
+while [ -e "$run_folder/attempts/$attempt" ]; do attempt=$((attempt + 1)); done
+mkdir "$run_folder/attempts/$attempt" || exit 1
+echo "$$" > "$run_folder/attempts/$attempt/job_id"
+TORUS224_STARTED=$(date +%s.%N)
+export TORUS224_STARTED
+{exports}
+export PYTHONPATH={shlex.quote(str(repository))}
+
+launcher=
+waiting=1
+code=1
+trap 'waiting=1; [ -n "$launcher" ] && kill -USR2 "$launcher" 2>/dev/null' USR2
+trap 'waiting=1; [ -n "$launcher" ] && kill -TERM "$launcher" 2>/dev/null' TERM INT HUP
+{quote(launch)} 2>> "$run_folder/log/job.log" &
+launcher=$!
+# A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).
+while [ "$waiting" = 1 ]; do
+    waiting=0
+    wait "$launcher"
+    status=$?
+    [ "$status" = 127 ] || code=$status
+done
+echo "$code" > "$run_folder/attempts/$attempt/exit"
+exit "$code"
+"""
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,160 @@
+"""The one composing entry: `python -m jobs.submit exp=exp5 [OVERRIDE …]`, or `-m` for a Hydra multirun.
+
+An ordinary @hydra.main application, so that multirun and sweepers work as everywhere. It composes and checks conf/, makes
+the run folder, writes the script and, at site=local, runs it. Exit code: the run's own; of a multirun the worst.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import hydra
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from jobs import compose, environment, local
+from pipeline.config import Config, check_data, load, make_plan, save
+from pipeline.config.schema import keys
+from pipeline.errors import UserError
+from pipeline.report.console import print_comparison
+from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder
+
+RESUMABLE = ("run.", "data.path", "data.prefetch_updates")
+"""Keys that may differ when a run is gone on with: they change where and how long, not what."""
+
+SEVERITY = {EXIT_DONE: 0, EXIT_SAVED: 1}
+"""Of the codes of a multirun the worst is returned; any other code is worse than these."""
+
+
+class SweepStoppedError(Exception):
+    """A run of a multirun was saved on request, so the runs after it are not wanted either."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one run of the application."""
+
+    folder: RunFolder | None
+    """None where the configuration was refused before there was a run folder."""
+    code: int
+
+
+def main() -> int:
+    """Run the application; returns its exit code."""
+    compose.register()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to us; otherwise Hydra prints and exits by itself
+    done: list[Done] = []
+
+    @hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
+    def task(tree: DictConfig) -> int:
+        sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
+        done.append(run(tree, list(HydraConfig.get().overrides.task), sweeping=sweeping))
+        if sweeping and done[-1].code == EXIT_SAVED:
+            raise SweepStoppedError
+        return done[-1].code
+
+    try:
+        task()
+    except UserError as error:
+        return fail(str(error))
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        return fail(compose.explain(error, sys.argv[1:]))
+    except SweepStoppedError:
+        fail("saved on request; the rest of the sweep was not started")
+    if len(done) > 1:
+        rows = [(str(one.folder), one.folder.read_result()) for one in done if one.folder]
+        print_comparison(Console(highlight=False, width=None if sys.stdout.isatty() else 160), rows)
+    return max((one.code for one in done), key=lambda code: SEVERITY.get(code, 2), default=EXIT_DONE)
+
+
+def run(tree: DictConfig, words: Sequence[str], *, sweeping: bool = False) -> Done:
+    """One run of the application: a new run folder, or an old one to go on with. Raises UserError unless `sweeping`."""
+    folder = None
+    try:
+        resumed = OmegaConf.select(tree, "run.resume")
+        if resumed:
+            folder, config = resume(str(resumed), words)
+        else:
+            config = compose.to_config(tree)
+            check_data(Path(config.data.path))
+            folder = create(config, words)
+        result = folder.read_result()
+        if result and result["complete"]:
+            print(f"{folder}: nothing left to do, all {result['updates']:,} updates are done", flush=True)
+            return Done(folder, EXIT_DONE)
+        code = local.run(folder)
+    except UserError as error:
+        if not sweeping:
+            raise
+        return Done(folder, fail(str(error)))
+    print(f"run folder: {folder}", flush=True)
+    return Done(folder, code)
+
+
+def create(config: Config, words: Sequence[str]) -> RunFolder:
+    """A new run folder for `config`, with everything that its job needs."""
+    named = any(word.lstrip("+").startswith("run.dir=") for word in words)
+    folder = RunFolder.create(config.run.dir, rename=not named)
+    write(folder, config, words)
+    return folder
+
+
+def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
+    """An old run folder to go on with; `words` are put over those it was made with.
+
+    Raises UserError where that would make another run of it.
+    """
+    folder = RunFolder.open(path)
+    old = load(folder.config)
+    before = [str(word) for word in yaml.safe_load(folder.overrides.read_text())]
+    forgotten = ("run.resume", "run.dir", "run.stop_after_epochs", "run.stop_after_updates")
+    merged = {_key(word): word for word in before if _key(word) not in forgotten}
+    merged |= {_key(word): word for word in words if _key(word) not in ("run.resume", "run.dir")}
+    config = compose.compose([*merged.values(), f"run.dir={json.dumps(old.run.dir)}"])
+    for key, (was, is_now) in differences(old, config).items():
+        if not key.startswith(RESUMABLE):
+            raise UserError(
+                f"{key} was {was} in {folder} and is {is_now} now; a run goes on as it began, so start a new one instead"
+            )
+    check_data(Path(config.data.path))
+    write(folder, config, list(merged.values()))
+    return folder, config
+
+
+def write(folder: RunFolder, config: Config, words: Sequence[str]) -> None:
+    """Put the configuration, the words it came from, the environment and the script into a run folder."""
+    save(config, folder.config)
+    folder.overrides.write_text(yaml.safe_dump(list(words)))
+    folder.environment.write_text(environment.describe(compose.REPOSITORY))
+    folder.script.write_text(local.script(config, make_plan(config), folder, compose.REPOSITORY))
+    folder.script.chmod(0o700)
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
+    """Dotted keys whose values differ, with both values."""
+    trees = [OmegaConf.structured(old), OmegaConf.structured(new)]
+    pairs = {key: [OmegaConf.select(tree, key) for tree in trees] for key in keys()}
+    leaves = {key: pair for key, pair in pairs.items() if not isinstance(pair[0], DictConfig)}
+    return {key: (was, is_now) for key, (was, is_now) in leaves.items() if was != is_now}
+
+
+def fail(line: str) -> int:
+    """Say in one line what was wrong."""
+    print(f"error: {line}", file=sys.stderr, flush=True)
+    return EXIT_FAILED
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Averaging gradients over the workers. Knows tensors and process groups, not models."""

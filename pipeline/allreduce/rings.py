@@ -1,0 +1,84 @@
+"""Ring reduce-scatter, all-reduce and all-gather on one row or column of the grid.
+
+gloo's own reduce-scatter carries as many bytes as a whole all-reduce, so the phases are written here as point-to-point
+rings: each worker sends to its next neighbour and receives from the one before, n-1 times, 1/n of the data a time.
+Sums run in fp32 and are rounded to the wire's type once a hop.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Ring:
+    """A ring of `size` workers, seen from the one at `position`.
+
+    Subclasses say how a tensor goes to the next worker; everything else is arithmetic on chunks. A work tensor has
+    shape (size, chunk): one row for every worker of the ring. Leading dimensions are left alone.
+    """
+
+    def __init__(self, size: int, position: int) -> None:
+        self.size = size
+        self.position = position
+
+    def exchange(self, outgoing: Tensor) -> Tensor:
+        """Send `outgoing` to the next worker; return what the one before sent: same shape and type."""
+        raise NotImplementedError("a ring needs a transport")
+
+    def chunk(self, work: Tensor, back: int) -> Tensor:
+        """The chunk of the worker `back` places behind this one, as a view."""
+        return work.select(-2, (self.position - back) % self.size)
+
+    def add(self, work: Tensor, back: int, received: Tensor) -> None:
+        """Add `received` to the chunk of the worker `back` places behind this one."""
+        self.chunk(work, back).add_(received)
+
+    def put(self, work: Tensor, back: int, received: Tensor) -> None:
+        """Set the chunk of the worker `back` places behind this one."""
+        self.chunk(work, back).copy_(received)
+
+    def reduce_scatter(self, work: Tensor, wire: torch.dtype) -> Tensor:
+        """Sum `work`, fp32, over the ring; returns this worker's chunk of the sum, fp32, not yet rounded to `wire`.
+
+        The other chunks of `work` are left with partial sums.
+        """
+        for step in range(1, self.size):
+            received = self.exchange(self.chunk(work, step).to(wire))
+            self.add(work, step + 1, received)
+        return self.chunk(work, 0)
+
+    def all_gather(self, mine: Tensor) -> Tensor:
+        """Every worker's chunk in order, shape (size, chunk), in the type of `mine`."""
+        work = mine.new_empty(*mine.shape[:-1], self.size, mine.shape[-1])
+        self.put(work, 0, mine)
+        for step in range(self.size - 1):
+            received = self.exchange(self.chunk(work, step))
+            self.put(work, step + 1, received)
+        return work
+
+    def all_reduce(self, work: Tensor, wire: torch.dtype) -> Tensor:
+        """Sum `work`, fp32, over the ring; the sum, rounded to `wire`, shape (size, chunk)."""
+        return self.all_gather(self.reduce_scatter(work, wire).to(wire))
+
+
+class GroupRing(Ring):
+    """A ring over a torch.distributed process group, by point-to-point messages."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        ranks: Sequence[int] = dist.get_process_group_ranks(group)
+        position = dist.get_rank(group)
+        super().__init__(len(ranks), position)
+        self._group = group
+        self._next = ranks[(position + 1) % self.size]
+        self._previous = ranks[(position - 1) % self.size]
+
+    def exchange(self, outgoing: Tensor) -> Tensor:
+        incoming = torch.empty_like(outgoing)
+        sending = dist.isend(outgoing, self._next, group=self._group)
+        receiving = dist.irecv(incoming, self._previous, group=self._group)
+        assert sending is not None and receiving is not None, "this rank is in the group"
+        receiving.wait()
+        sending.wait()
+        return incoming

@@ -1,0 +1,163 @@
+"""The checks that need no cluster: each contradiction of a configuration is one line that says what would be right.
+
+Torch-free.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from pipeline.config.plan import make_plan
+from pipeline.config.schema import Config
+from pipeline.errors import UserError, nearest
+
+OPTIMISERS = ("lars",)
+ALL_REDUCES = ("torus", "native")
+MODELS = ("small_resnet", "resnet50")
+WIRES = ("fp16", "bf16", "fp32")
+COMPUTE = ("fp32", "fp16", "bf16")
+BACKENDS = ("gloo", "nccl")
+DEVICES = ("cpu", "cuda")
+
+
+def check(config: Config) -> None:
+    """Raise UserError for the first thing in `config` that cannot be run."""
+    _check_choices(config)
+    _check_numbers(config)
+    _check_stages(config)
+    _check_grid(config)
+    make_plan(config)
+
+
+def check_data(path: Path) -> None:
+    """Raise UserError unless `path` holds prepared shards."""
+    if not path.is_dir():
+        raise UserError(f"data.path {path}: no such folder; `make sample` makes the sample, data.path= names another")
+    if not (path / "manifest.json").is_file():
+        raise UserError(f"data.path {path}: no manifest.json in it, so these are not prepared shards; see `make sample`")
+
+
+def _check_choices(config: Config) -> None:
+    _one_of("optim.name", config.optim.name, OPTIMISERS)
+    _one_of("allreduce.name", config.allreduce.name, ALL_REDUCES)
+    _one_of("allreduce.wire", config.allreduce.wire, WIRES)
+    _one_of("model.name", config.model.name, MODELS)
+    _one_of("precision.compute", config.precision.compute, COMPUTE)
+    _one_of("site.backend", config.site.backend, BACKENDS)
+    _one_of("site.device", config.site.device, DEVICES)
+    if config.site.backend == "nccl" and config.site.device == "cpu":
+        raise UserError("site.backend=nccl needs site.device=cuda; on CPUs take site.backend=gloo")
+    if config.model.name == "small_resnet" and len(config.model.widths) != len(config.model.blocks):
+        widths, blocks = len(config.model.widths), len(config.model.blocks)
+        raise UserError(f"model.widths names {widths} layers and model.blocks {blocks}; give one number a layer in both")
+
+
+def _one_of(key: str, found: str, valid: Collection[str]) -> None:
+    if found in valid:
+        return
+    guess = nearest(found, valid)
+    raise UserError(
+        f"{key}={found}: no such choice{f', did you mean {guess[0]}?' if guess else ''}; "
+        f"there are {', '.join(valid)}"
+    )
+
+
+def _check_numbers(config: Config) -> None:
+    at_least = {
+        "recipe.workers": (config.recipe.workers, 1),
+        "recipe.epochs": (config.recipe.epochs, 1),
+        "recipe.images": (config.recipe.images, 1),
+        "scale": (config.scale, 1),
+        "workers": (config.workers, 1),
+        "nodes": (config.nodes, 1),
+        "grid.vertical": (config.grid.vertical, 1),
+        "grid.horizontal": (config.grid.horizontal, 1),
+        "data.train_samples": (config.data.train_samples, 1),
+        "data.image_size": (config.data.image_size, 1),
+        "data.prefetch_updates": (config.data.prefetch_updates, 1),
+        "model.classes": (config.model.classes, 2),
+        "site.threads_per_worker": (config.site.threads_per_worker, 1),
+        "run.checkpoint_every_updates": (config.run.checkpoint_every_updates, 1),
+        "run.keep_checkpoints": (config.run.keep_checkpoints, 1),
+        "run.validate_every_epochs": (config.run.validate_every_epochs, 0),
+        "run.agree_every_updates": (config.run.agree_every_updates, 1),
+        "run.stop_after_epochs": (config.run.stop_after_epochs, 1),
+        "run.stop_after_updates": (config.run.stop_after_updates, 1),
+        "seed": (config.seed, 0),
+        "optim.warmup_epochs": (config.optim.warmup_epochs, 0),
+        "optim.weight_decay": (config.optim.weight_decay, 0),
+    }
+    for key, (found, least) in at_least.items():
+        if found is not None and found < least:
+            raise UserError(f"{key}={found}: must be at least {least}")
+    above_zero = {
+        "optim.lr": config.optim.lr,
+        "optim.coefficient": config.optim.coefficient,
+        "optim.eps": config.optim.eps,
+        "allreduce.bucket_mb": config.allreduce.bucket_mb,
+        "precision.loss_scale": config.precision.loss_scale,
+        "data.validation_crop": config.data.validation_crop,
+        "run.log_every_s": config.run.log_every_s,
+    }
+    for key, value in above_zero.items():
+        if value is not None and not value > 0:
+            raise UserError(f"{key}={value}: must be above 0")
+    if config.optim.warmup_epochs >= config.recipe.epochs:
+        raise UserError(
+            f"optim.warmup_epochs={config.optim.warmup_epochs:g}: the run has {config.recipe.epochs} epochs, "
+            "so the warm-up must be shorter than that"
+        )
+    if not 0 <= config.recipe.label_smoothing < 1:
+        raise UserError(f"recipe.label_smoothing={config.recipe.label_smoothing}: must be from 0 to below 1")
+    _check_window(config)
+
+
+def _check_window(config: Config) -> None:
+    low, high = _pair("data.window.area", config.data.window.area)
+    if not 0 < low <= high <= 1:
+        raise UserError(f"data.window.area=[{low:g},{high:g}]: shares of the image's area, 0 < smallest <= largest <= 1")
+    low, high = _pair("data.window.ratio", config.data.window.ratio)
+    if not 0 < low <= high:
+        raise UserError(f"data.window.ratio=[{low:g},{high:g}]: width : height, 0 < smallest <= largest")
+    if config.data.validation_crop > 1:
+        raise UserError(f"data.validation_crop={config.data.validation_crop:g}: a share of the shorter side, at most 1")
+    for key, found in (("data.mean", config.data.mean), ("data.std", config.data.std)):
+        if len(found) != 3:
+            raise UserError(f"{key} has {len(found)} numbers; one each for red, green and blue")
+
+
+def _pair(key: str, found: list[float]) -> tuple[float, float]:
+    if len(found) != 2:
+        raise UserError(f"{key} has {len(found)} numbers; give [smallest,largest]")
+    return found[0], found[1]
+
+
+def _check_stages(config: Config) -> None:
+    stages, epochs = config.recipe.stages, config.recipe.epochs
+    starts = [stage.start_epoch for stage in stages]
+    if not starts or starts[0] != 0 or starts != sorted(set(starts)) or starts[-1] >= epochs:
+        raise UserError(
+            f"recipe.stages start at epochs {starts}: the first starts at 0, each later one after the one before it, "
+            f"the last before the end of the run ({epochs})"
+        )
+    for stage in stages:
+        if stage.per_worker_batch < 1:
+            raise UserError(f"recipe.stages: per_worker_batch={stage.per_worker_batch}: must be at least 1")
+        batch = stage.per_worker_batch * config.recipe.workers
+        reference = config.optim.momentum_reference_batch
+        smallest = 0 if reference is None else (1 - config.optim.momentum) * reference
+        if batch < smallest:
+            raise UserError(
+                f"momentum would be below 0 at a total batch of {batch}: optim.momentum_reference_batch={reference} "
+                f"with optim.momentum={config.optim.momentum:g} needs at least {smallest:g}"
+            )
+    if not 0 <= config.optim.momentum < 1:
+        raise UserError(f"optim.momentum={config.optim.momentum:g}: must be from 0 to below 1")
+
+
+def _check_grid(config: Config) -> None:
+    recipe = config.recipe
+    if recipe.grid.vertical * recipe.grid.horizontal != recipe.workers:
+        raise UserError(
+            f"recipe.grid is {recipe.grid.vertical}x{recipe.grid.horizontal} = "
+            f"{recipe.grid.vertical * recipe.grid.horizontal} workers; recipe.workers is {recipe.workers}"
+        )

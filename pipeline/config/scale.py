@@ -1,0 +1,60 @@
+"""Virtual and real workers: which numbers of real workers can stand for a recipe's, and on which grid.
+
+A recipe is written for V virtual workers. W real ones run it faithfully where W divides V (each takes V/W micro-batches
+an update) or where V divides W and the per-worker batch stays whole in every stage. The scale model makes V itself
+small: one virtual worker stands for `scale` GPUs, and the data set shrinks alike.
+Torch-free; pure functions.
+"""
+
+from collections.abc import Sequence
+from math import isqrt
+
+from pipeline.errors import UserError
+
+
+def scaled_workers(gpus: int, scale: int | None) -> int:
+    """Virtual workers of a recipe of `gpus` GPUs where one stands for `scale` of them (null: for itself)."""
+    return gpus if scale is None else max(1, round(gpus / scale))
+
+
+def scaled_samples(images: int, gpus: int, scale: int | None) -> int:
+    """Training samples an epoch: `images` at full size, the same share an epoch and worker in the scale model."""
+    return images if scale is None else round(images * scaled_workers(gpus, scale) / gpus)
+
+
+def squarest_grid(workers: int) -> tuple[int, int]:
+    """(vertical, horizontal) with vertical <= horizontal, the nearest to a square: 4 is 2x2, 6 is 2x3, 5 is 1x5."""
+    vertical = next(side for side in range(isqrt(workers), 0, -1) if workers % side == 0)
+    return vertical, workers // vertical
+
+
+def can_stand_for(virtual: int, real: int, batches: Sequence[int]) -> bool:
+    """Whether `real` workers can run a recipe of `virtual` workers with these per-worker batches."""
+    if virtual % real == 0:
+        return True
+    return real % virtual == 0 and all(batch % (real // virtual) == 0 for batch in batches)
+
+
+def possible_workers(virtual: int, batches: Sequence[int]) -> list[int]:
+    """Every number of real workers that can run the recipe, rising."""
+    return [real for real in range(1, virtual * min(batches) + 1) if can_stand_for(virtual, real, batches)]
+
+
+def split(virtual: int, real: int, batches: Sequence[int], *, workers_per_node: int | None = None) -> tuple[int, int]:
+    """How `real` workers share the work of `virtual` ones.
+
+    Returns (micro_batches, shrink): each real worker takes `micro_batches` micro-batches an update, of the recipe's
+    per-worker batch divided by `shrink`. One of the two is 1.
+    Raises UserError with the numbers of workers that would do, the nearest first.
+    """
+    if real < 1:
+        raise UserError(f"workers={real}: a run needs at least one worker")
+    if can_stand_for(virtual, real, batches):
+        return (virtual // real, 1) if virtual % real == 0 else (1, real // virtual)
+    nearest = sorted(possible_workers(virtual, batches), key=lambda one: (abs(one - real), one))[:8]
+    nodes = workers_per_node or 0
+    names = [f"{one} ({one // nodes} nodes)" if nodes and one % nodes == 0 else str(one) for one in nearest]
+    raise UserError(
+        f"{real} workers can neither divide nor be divided by the recipe's {virtual} with per-worker batches "
+        f"{', '.join(map(str, batches))}; these can, the nearest first: {', '.join(names)}"
+    )

@@ -1,0 +1,247 @@
+"""What a run is: the schema of conf/ as dataclasses, one docstring a field.
+
+Hydra composes conf/ into a tree of exactly this shape; an unknown key or a value of the wrong type is refused there.
+Numbers of papers stand in conf/, never here: a default in this file is one that no paper speaks of.
+Torch-free.
+"""
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, get_type_hints
+
+from omegaconf import MISSING
+
+
+@dataclass
+class GridConfig:
+    """The torus: rank = row * horizontal + column, so a row is a run of neighbouring ranks."""
+
+    vertical: int = MISSING
+    """Number of rows: the length of a column's ring."""
+    horizontal: int = MISSING
+    """Number of columns: the length of a row's ring."""
+
+
+@dataclass
+class RealGridConfig:
+    """The grid of the real workers; with one side given the other follows from the number of workers."""
+
+    vertical: int | None = None
+    """Number of rows; null: the recipe's, or the nearest to a square."""
+    horizontal: int | None = None
+    """Number of columns; null: the recipe's, or the nearest to a square."""
+
+
+@dataclass
+class StageConfig:
+    """A span of epochs with one per-worker batch; it lasts until the next stage starts or the run ends."""
+
+    start_epoch: int = MISSING
+    """The first epoch of the stage, counted from 0."""
+    per_worker_batch: int = MISSING
+    """Images a virtual worker takes in one update; batch-norm sees this many at a time."""
+
+
+@dataclass
+class RecipeConfig:
+    """The run as its paper had it, in virtual workers. The number of real ones is `workers`."""
+
+    system: str = ""
+    """Who published it, for headers and tables."""
+    workers: int = MISSING
+    """Virtual workers: the GPUs of the paper."""
+    grid: GridConfig = field(default_factory=GridConfig)
+    """Their grid; vertical * horizontal = workers."""
+    images: int = MISSING
+    """Training images an epoch at full size (ImageNet: 1,281,167)."""
+    epochs: int = MISSING
+    """Length of the run."""
+    stages: list[StageConfig] = field(default_factory=list)
+    """Batch-size control: the first stage starts at epoch 0, the others in rising order."""
+    label_smoothing: float = 0.0
+    """Share of the label's weight that is spread over all classes, 0 to 1."""
+
+
+@dataclass
+class OptimConfig:
+    """The optimiser and its schedule."""
+
+    name: str = "lars"
+    """`lars`: layer-wise adaptive rate scaling, in the form of Sony's own NNabla code."""
+    lr: float = MISSING
+    """Peak learning rate, reached when the warm-up ends."""
+    coefficient: float = MISSING
+    """LARS's trust coefficient."""
+    eps: float = MISSING
+    """LARS's eps: a weight norm or a denominator below it is treated as too small to divide by."""
+    weight_decay: float = MISSING
+    """L2 penalty; never on batch-norm's parameters or on biases."""
+    warmup_epochs: float = MISSING
+    """LR rises linearly from 0 over these epochs."""
+    decay_power: float = MISSING
+    """After the warm-up LR falls as (1 - progress) ** decay_power to 0."""
+    momentum: float = MISSING
+    """Momentum at `momentum_reference_batch` images an update."""
+    momentum_reference_batch: int | None = MISSING
+    """Momentum keeps the noise scale LR*N/(B*(1-m)) when the total batch B leaves this value; null: constant momentum."""
+
+
+@dataclass
+class PrecisionConfig:
+    """Numbers in flight."""
+
+    compute: str = "fp32"
+    """Forward and backward pass: `fp32`, or `fp16`/`bf16` by autocast with fp32 master weights."""
+    loss_scale: float | None = MISSING
+    """First value of the dynamic loss scale; null: no loss scaling."""
+    loss_scale_growth_interval: int = 2000
+    """Updates without an overflow after which the loss scale doubles."""
+
+
+@dataclass
+class AllReduceConfig:
+    """How gradients are averaged over the workers."""
+
+    name: str = MISSING
+    """`torus`: reduce-scatter on the row, all-reduce on the column, all-gather on the row. `native`: the backend's own."""
+    wire: str = "fp16"
+    """Type of a gradient on the wire: `fp16`, `bf16` or `fp32`."""
+    bucket_mb: float = MISSING
+    """Size of a gradient bucket in MiB of fp32; DDP hands buckets over while the backward pass still runs."""
+
+
+@dataclass
+class ModelConfig:
+    """The network."""
+
+    name: str = MISSING
+    """`resnet50`: torchvision's. `small_resnet`: bottleneck blocks of `widths` for small images."""
+    classes: int = MISSING
+    """Number of classes."""
+    stem: int = 64
+    """Channels of the first convolution (small_resnet)."""
+    widths: list[int] = field(default_factory=list)
+    """Inner channels of the bottleneck blocks by layer; a block's output has four times as many (small_resnet)."""
+    blocks: list[int] = field(default_factory=list)
+    """Bottleneck blocks by layer (small_resnet)."""
+
+
+@dataclass
+class WindowConfig:
+    """The random window of a training image, as torchvision's RandomResizedCrop draws it."""
+
+    area: list[float] = MISSING
+    """Smallest and largest share of the image's area."""
+    ratio: list[float] = MISSING
+    """Smallest and largest width : height."""
+
+
+@dataclass
+class DataConfig:
+    """The images."""
+
+    name: str = MISSING
+    """For headers and tables."""
+    path: str = MISSING
+    """Folder of the shards and their manifest.json, as `make sample` leaves it."""
+    image_size: int = MISSING
+    """Height and width of what the network sees, in pixels."""
+    window: WindowConfig = field(default_factory=WindowConfig)
+    """Training: the random window that is resized to image_size."""
+    mirror: bool = MISSING
+    """Training: mirror half of the images."""
+    validation_crop: float = MISSING
+    """Validation: side of the central square window, as a share of the image's shorter side."""
+    mean: list[float] = MISSING
+    """Mean of each channel (R, G, B), of pixels in 0 to 255."""
+    std: list[float] = MISSING
+    """Standard deviation of each channel, of pixels in 0 to 255."""
+    train_samples: int | None = None
+    """Use the first so many training samples; null: all, or what the scale model asks for."""
+    prefetch_updates: int = 3
+    """Updates whose images are decoded ahead of the trainer."""
+
+
+@dataclass
+class SiteConfig:
+    """A cluster's profile."""
+
+    name: str = MISSING
+    """For headers; `local` is this machine."""
+    workers_per_node: int | None = None
+    """GPUs a node, one worker each; null: one node takes every worker."""
+    threads_per_worker: int = MISSING
+    """CPU threads of torch in a worker. A value, never the core count: it changes bits."""
+    backend: str = MISSING
+    """torch.distributed backend: `gloo` or `nccl`."""
+    device: str = MISSING
+    """`cpu` or `cuda`."""
+
+
+@dataclass
+class RunConfig:
+    """One run: where it writes, when it saves, when it stops."""
+
+    dir: str = MISSING
+    """The run folder; must not exist yet."""
+    resume: str | None = None
+    """Run folder to go on with, in place."""
+    stop_after_epochs: int | None = None
+    """End early, after so many epochs of the run; the schedule is unchanged."""
+    stop_after_updates: int | None = None
+    """End early, after so many updates of the run; the schedule is unchanged."""
+    checkpoint_every_updates: int = MISSING
+    """Updates between two checkpoints; one more is written at the end."""
+    keep_checkpoints: int = MISSING
+    """Newest checkpoints to keep."""
+    validate_every_epochs: int = MISSING
+    """Epochs between two validations; the last epoch is always validated. 0: only the last."""
+    agree_every_updates: int = MISSING
+    """Updates between two points where workers average batch-norm statistics, add up losses and look for a request
+    to stop. The end of an epoch is one too."""
+    log_every_s: float = 5.0
+    """Seconds between two progress lines in a log."""
+
+
+@dataclass
+class Config:
+    """A whole run."""
+
+    experiment: str = MISSING
+    """Name of the experiment, as in conf/exp/."""
+    seed: int = 0
+    """Same seed, same bits: weights, order, windows."""
+    scale: int | None = None
+    """The scale model: one virtual worker stands for so many GPUs, and the data set shrinks alike; null: full size."""
+    workers: int | None = None
+    """Real workers; null: as many as virtual ones."""
+    nodes: int | None = None
+    """Nodes of the site; real workers = nodes * site.workers_per_node."""
+    grid: RealGridConfig = field(default_factory=RealGridConfig)
+    """Grid of the real workers."""
+    recipe: RecipeConfig = field(default_factory=RecipeConfig)
+    """The run as its paper had it."""
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    """Optimiser and schedule."""
+    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
+    """Numbers in flight."""
+    allreduce: AllReduceConfig = field(default_factory=AllReduceConfig)
+    """How gradients are averaged."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """The network."""
+    data: DataConfig = field(default_factory=DataConfig)
+    """The images."""
+    site: SiteConfig = field(default_factory=SiteConfig)
+    """The machine."""
+    run: RunConfig = field(default_factory=RunConfig)
+    """Where it writes, when it saves, when it stops."""
+
+
+def keys(schema: Any = Config, prefix: str = "") -> list[str]:
+    """Every dotted key of the schema, groups included, in the order of this file."""
+    found: list[str] = []
+    hints = get_type_hints(schema)
+    for entry in fields(schema):
+        found.append(prefix + entry.name)
+        if is_dataclass(hints[entry.name]):
+            found.extend(keys(hints[entry.name], f"{prefix}{entry.name}."))
+    return found

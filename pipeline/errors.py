@@ -1,0 +1,18 @@
+"""The one kind of error a user is meant to read.
+
+Everything a user, a site or a data set can get wrong is raised as `UserError` with one line that says what was wrong,
+what was found and what would be right. The entry points print that line and exit with 1; any other exception is a
+fault of ours and keeps its traceback.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake that a person can mend: its text is one line, ready to be printed."""
+
+
+def nearest(word: str, valid: Iterable[str], *, count: int = 1) -> list[str]:
+    """The `count` words of `valid` that are nearest to `word`, best first; empty when none is near."""
+    return difflib.get_close_matches(word, list(valid), n=count, cutoff=0.5)

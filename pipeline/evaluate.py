@@ -1,0 +1,80 @@
+"""Validate a run's checkpoint again: `python -m pipeline.evaluate RUN_FOLDER [--checkpoint FILE]`. One process.
+
+Prints the top-1 and adds a line to the run's evaluations.jsonl.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from pipeline import checkpoint, models, preflight
+from pipeline.config import load, make_plan
+from pipeline.data.loader import validation_batches
+from pipeline.data.memory import stage
+from pipeline.data.shards import read_index
+from pipeline.errors import UserError
+from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, RunFolder
+from pipeline.trainer import VALIDATION_BATCH, percent
+from pipeline.validation import count_correct
+
+
+class OneProcess:
+    """A node of one worker."""
+
+    def Get_rank(self) -> int:
+        return 0
+
+    def bcast(self, obj: str | None, root: int = 0) -> str | None:
+        return obj
+
+    def Barrier(self) -> None: ...
+
+
+def evaluate(folder: RunFolder, path: Path | None) -> dict[str, object]:
+    """Top-1 of a checkpoint (the newest unless `path` names one) on all validation images."""
+    config = load(folder.config)
+    plan = make_plan(config)
+    preflight.set_threads(config.site.threads_per_worker)
+    saved = folder.saved_updates()
+    if path is None and not saved:
+        raise UserError(f"{folder} has no checkpoint yet; one is written every {config.run.checkpoint_every_updates} updates")
+    state = checkpoint.read(path or folder.checkpoint(saved[-1]))
+    model = models.build(config.model).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.load_state_dict(state.model)
+    (memory,) = stage([read_index(Path(config.data.path), "validation")], OneProcess())
+    batches = validation_batches(memory, config.data, worker=0, workers=1, batch=VALIDATION_BATCH)
+    counts = count_correct(model, batches, torch.device("cpu"))
+    return {
+        "update": state.update,
+        "updates": plan.updates,
+        "top1": percent(counts),
+        "validation_images": int(counts[1]),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="make evaluate RUN=…", description=__doc__)
+    parser.add_argument("run", help="run folder")
+    parser.add_argument("--checkpoint", type=Path, help="a file of its checkpoints/; the newest by default")
+    options = parser.parse_args(arguments)
+    try:
+        folder = RunFolder.open(options.run)
+        found = evaluate(folder, options.checkpoint)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    with folder.evaluations.open("a") as file:
+        file.write(json.dumps(found) + "\n")
+    print(
+        f"{folder}: top-1 {found['top1']:.2f} % of {found['validation_images']:,} held-out images "
+        f"after {found['update']:,} of {found['updates']:,} updates"
+    )
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""The networks: torchvision's ResNet-50, and a small one of the same kind for small images.
+
+Both have torchvision's parameter names. In: the model's configuration. Out: an initialised module, the same for the
+same torch seed. Initialisation follows He et al. 2015 (normal, fan out), with the last batch-norm weight of each block
+at zero (Goyal et al. 2017), so that every block starts as the identity.
+"""
+
+import torch
+from torch import Tensor, nn
+from torchvision.models import resnet50
+from torchvision.models.resnet import Bottleneck
+
+from pipeline.config.schema import ModelConfig
+
+
+def build(config: ModelConfig) -> nn.Module:
+    """The network that `config` names, initialised."""
+    if config.name == "resnet50":
+        return resnet50(num_classes=config.classes, zero_init_residual=True)
+    return SmallResNet(config.stem, config.widths, config.blocks, config.classes)
+
+
+class SmallResNet(nn.Module):
+    """A ResNet for images of 20 to 32 pixels: a 3x3 stem of stride 2 without a pool, then layers of bottleneck blocks.
+
+    stem: channels of the first convolution.
+    widths, blocks: one number a layer; every layer but the first halves the image in its first block.
+    Input (n, 3, h, w) fp32, output (n, classes) fp32.
+    """
+
+    def __init__(self, stem: int, widths: list[int], blocks: list[int], classes: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, stem, kernel_size=3, stride=2, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(stem)
+        self.relu = nn.ReLU(inplace=True)
+        channels = stem
+        self.layers: list[str] = []
+        for index, (width, count) in enumerate(zip(widths, blocks, strict=True), start=1):
+            self.layers.append(f"layer{index}")
+            self.add_module(f"layer{index}", _layer(channels, width, count, stride=1 if index == 1 else 2))
+            channels = width * Bottleneck.expansion
+        self.fc = nn.Linear(channels, classes)
+        _initialise(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.relu(self.bn1(self.conv1(images)))
+        for name in self.layers:
+            features = getattr(self, name)(features)
+        logits: Tensor = self.fc(torch.flatten(nn.functional.adaptive_avg_pool2d(features, 1), 1))
+        return logits
+
+
+def _layer(channels: int, width: int, count: int, *, stride: int) -> nn.Sequential:
+    blocks: list[nn.Module] = []
+    out = width * Bottleneck.expansion
+    for index in range(count):
+        first = index == 0
+        shortcut = None
+        if first and (stride != 1 or channels != out):
+            shortcut = nn.Sequential(nn.Conv2d(channels, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out))
+        blocks.append(Bottleneck(channels if first else out, width, stride if first else 1, shortcut))
+    return nn.Sequential(*blocks)
+
+
+def _initialise(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        elif isinstance(module, Bottleneck):
+            nn.init.zeros_(module.bn3.weight)

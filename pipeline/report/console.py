@@ -1,0 +1,162 @@
+"""A run on a console: its header, a live bar on a terminal or plain lines in a log, a table at the end. Torch-free."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from pipeline.config import Config, Plan
+
+
+def scale_note(config: Config) -> str:
+    """`scale model of 2176 GPUs`, or `full size`."""
+    return "full size" if config.scale is None else f"scale model of {config.recipe.workers} GPUs"
+
+
+def print_header(console: Console, config: Config, plan: Plan) -> None:
+    """What is about to run."""
+    stages = [
+        f"{stage.per_worker_batch}{f' x {stage.micro_batches}' if stage.micro_batches > 1 else ''} a worker, "
+        f"{stage.total_batch:,} in all from epoch {stage.start_epoch}"
+        for stage in plan.stages
+    ]
+    by_stage = " + ".join(f"{updates:,}" for updates in plan.updates_by_stage())
+    precision = f"{config.precision.compute} arithmetic, {config.allreduce.wire} on the wire"
+    if config.precision.loss_scale is not None:
+        precision += ", dynamic loss scale"
+    table = _two_columns(f"{config.experiment}: {scale_note(config)}")
+    table.add_row("recipe", config.recipe.system)
+    table.add_row("workers", _workers(plan))
+    table.add_row("grid", f"{plan.grid.vertical} x {plan.grid.horizontal} (vertical x horizontal)")
+    table.add_row("data", f"{config.data.name}, {plan.samples:,} training images an epoch, {plan.epochs} epochs")
+    table.add_row("batch", "\n".join(stages))
+    table.add_row("updates", f"{plan.updates:,} ({by_stage})")
+    table.add_row("all-reduce", config.allreduce.name)
+    table.add_row("precision", precision)
+    table.add_row("seed", str(config.seed))
+    console.print(table)
+
+
+def print_result(console: Console, result: Mapping[str, Any]) -> None:
+    """The table at the end of a run, from its result.json."""
+    grid, by_stage = result["grid"], result["updates_by_stage"]
+    note = f"scale model of {result['gpus']} GPUs" if result["scale_model"] else "full size"
+    table = _two_columns(f"{result['experiment']}: {note}, result")
+    table.add_row("top-1", f"{result['top1']:.2f} % of {result['validation_images']:,} held-out images")
+    table.add_row("updates", f"{result['updates']:,} ({' + '.join(f'{one:,}' for one in by_stage)})")
+    if result["skipped_updates"]:
+        table.add_row("skipped", f"{result['skipped_updates']:,} updates whose gradients overflowed")
+    table.add_row("workers, grid", f"{result['workers']:,}, {grid['vertical']} x {grid['horizontal']}")
+    table.add_row("wall time", f"{result['wall_time_s']:.1f} s")
+    table.add_row("loop time", f"{result['loop_time_s']:.1f} s")
+    table.add_row("images/s", f"{result['images_per_s']:,.0f}")
+    table.add_row("in communication", f"{100 * result['communication_share']:.1f} % of the loop")
+    console.print(table)
+
+
+def print_comparison(console: Console, rows: Sequence[tuple[str, Mapping[str, Any] | None]]) -> None:
+    """Several runs side by side: (run folder, its result or None where it has none)."""
+    table = Table(title="runs", title_justify="left")
+    for name in ("experiment", "scale model", "workers", "grid", "updates", "top-1 %", "loop s", "images/s", "comm %"):
+        table.add_column(name, justify="left" if name in ("experiment", "scale model") else "right")
+    table.add_column("run folder", overflow="fold")
+    for folder, result in rows:
+        if result is None:
+            table.add_row("no result", *[""] * 8, folder)
+            continue
+        grid = result["grid"]
+        table.add_row(
+            result["experiment"],
+            f"of {result['gpus']} GPUs" if result["scale_model"] else "no, full size",
+            f"{result['workers']:,}",
+            f"{grid['vertical']}x{grid['horizontal']}",
+            f"{result['updates']:,}",
+            f"{result['top1']:.2f}",
+            f"{result['loop_time_s']:.1f}",
+            f"{result['images_per_s']:,.0f}",
+            f"{100 * result['communication_share']:.1f}",
+            folder,
+        )
+    console.print(table)
+
+
+class ProgressDisplay:
+    """The progress of a run: a live bar where the console is a terminal, else a plain line every `every_s` seconds."""
+
+    def __init__(self, console: Console, plan: Plan, *, first_update: int, every_s: float) -> None:
+        self._console = console
+        self._plan = plan
+        self._every_s = every_s
+        self._last_line_s = 0.0
+        self._rate = _Rate()
+        self._bar: Progress | None = None
+        if console.is_terminal:
+            columns = (BarColumn(bar_width=None), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=console, expand=True)
+            self._task = self._bar.add_task("starting", total=plan.updates, completed=first_update)
+            self._bar.start()
+
+    def show(self, line: Mapping[str, Any]) -> None:
+        """Show the newest line of metrics.jsonl."""
+        per_s = self._rate.add(line["update"], line["batch"], line["time_s"])
+        text = self._describe(line, per_s)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=line["update"], description=text)
+        elif time.monotonic() - self._last_line_s >= self._every_s or line["update"] == self._plan.updates:
+            self._last_line_s = time.monotonic()
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """One line beside the progress."""
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _describe(self, line: Mapping[str, Any], per_s: float) -> str:
+        left = self._images_left(line["update"]) / per_s if per_s else 0.0
+        return (
+            f"epoch {line['epoch']:.1f}/{self._plan.epochs} update {line['update']}/{self._plan.updates} "
+            f"loss {line['loss']:.3f} LR {line['lr']:.3f} momentum {line['momentum']:.3f} batch {line['batch']} "
+            f"{per_s:,.0f} images/s ETA {timedelta(seconds=round(left))}"
+        )
+
+    def _images_left(self, update: int) -> int:
+        done = self._plan.updates_by_stage(update)
+        return sum(
+            (stage.updates - updates) * stage.total_batch for stage, updates in zip(self._plan.stages, done, strict=True)
+        )
+
+
+class _Rate:
+    """Images a second over the last seconds."""
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, int]] = []
+        self._images = 0
+        self._update: int | None = None
+
+    def add(self, update: int, batch: int, time_s: float) -> float:
+        self._images += batch * (update - self._update if self._update is not None else 0)
+        self._update = update
+        self._points = [point for point in self._points if point[0] > time_s - 10] + [(time_s, self._images)]
+        first_s, first_images = self._points[0]
+        return (self._images - first_images) / (time_s - first_s) if time_s > first_s else 0.0
+
+
+def _workers(plan: Plan) -> str:
+    if plan.workers == plan.virtual_workers:
+        return f"{plan.workers:,}"
+    return f"{plan.workers:,} for {plan.virtual_workers:,} virtual ones"
+
+
+def _two_columns(title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    return table

@@ -1,0 +1,133 @@
+"""What a run leaves, and where: the one place that knows.
+
+    config.yaml       the resolved configuration          overrides.yaml   the words it was composed from
+    job.sh            the job script                      environment.txt  packages, versions, commit, hosts
+    log/              job.log and one file a rank         metrics.jsonl    a line an update, written by rank 0
+    checkpoints/      update-000500.pt, …; model.pt       result.json      the outcome, once there is one
+    attempts/N/       job_id, exit, errors/rank-R         evaluations.jsonl
+
+Attempt N is opened by the job script before anything else, and its exit code is written last: 0 done, 85 saved and to
+be started again, anything else failed. Torch-free.
+"""
+
+import json
+import os
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import UserError
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_SAVED = 85
+
+
+class RunFolder:
+    """The paths of one run."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self.config = self.path / "config.yaml"
+        self.overrides = self.path / "overrides.yaml"
+        self.script = self.path / "job.sh"
+        self.environment = self.path / "environment.txt"
+        self.log = self.path / "log"
+        self.job_log = self.log / "job.log"
+        self.metrics = self.path / "metrics.jsonl"
+        self.checkpoints = self.path / "checkpoints"
+        self.model = self.checkpoints / "model.pt"
+        self.result = self.path / "result.json"
+        self.evaluations = self.path / "evaluations.jsonl"
+        self.attempts = self.path / "attempts"
+
+    def __str__(self) -> str:
+        """The path as a person at the current folder would write it."""
+        try:
+            return str(self.path.relative_to(Path.cwd()))
+        except ValueError:
+            return str(self.path)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], *, rename: bool = False) -> "RunFolder":
+        """Make a new run folder, mode 0700.
+
+        rename: take the next free PATH-2, PATH-3, … where PATH stands already; otherwise that raises UserError, as does
+        a folder that cannot be made.
+        """
+        wanted = Path(path).absolute()
+        names = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
+        for candidate in chain([wanted], names):
+            folder = cls(candidate)
+            try:
+                folder.path.parent.mkdir(parents=True, exist_ok=True)
+                folder.path.mkdir(mode=0o700)
+                for inner in (folder.log, folder.checkpoints, folder.attempts):
+                    inner.mkdir()
+                return folder
+            except FileExistsError:
+                if not rename:
+                    message = f"run.dir {path} exists already; name another, or go on with it by RESUME={path}"
+                    raise UserError(message) from None
+            except OSError as error:
+                raise UserError(f"run.dir {path} cannot be made: {error.strerror}") from None
+        raise AssertionError("there is always a next number")
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "RunFolder":
+        """An existing run folder. Raises UserError where there is none."""
+        folder = cls(path)
+        if not folder.path.is_dir():
+            raise UserError(f"{path}: no such run folder")
+        if not folder.config.is_file():
+            raise UserError(f"{path}: no config.yaml in it, so it is not a run folder")
+        return folder
+
+    def rank_log(self, rank: int) -> Path:
+        return self.log / f"rank-{rank}.log"
+
+    def checkpoint(self, update: int) -> Path:
+        """The file of the state after `update` updates."""
+        return self.checkpoints / f"update-{update:06d}.pt"
+
+    def saved_updates(self) -> list[int]:
+        """The updates that have a checkpoint, rising."""
+        return sorted(int(path.stem.split("-")[1]) for path in self.checkpoints.glob("update-*.pt"))
+
+    def latest_attempt(self) -> Path | None:
+        """The folder of the newest attempt; None before the first."""
+        numbers = [int(path.name) for path in self.attempts.glob("*") if path.name.isdigit()]
+        return self.attempts / str(max(numbers)) if numbers else None
+
+    def errors(self) -> list[str]:
+        """The lines that ranks of the newest attempt left before they stopped, by rank."""
+        attempt = self.latest_attempt()
+        paths = sorted((attempt / "errors").glob("rank-*"), key=lambda path: int(path.name[5:])) if attempt else []
+        return [path.read_text().strip() for path in paths]
+
+    def read_result(self) -> dict[str, Any] | None:
+        """result.json; None where the run has none."""
+        try:
+            result: dict[str, Any] = json.loads(self.result.read_text())
+            return result
+        except FileNotFoundError:
+            return None
+
+
+def write_error(attempt: Path | None, rank: int, line: str) -> None:
+    """Leave a rank's last line where the job script and a person find it; mpirun shows neither to its caller."""
+    if attempt is None:
+        return
+    folder = attempt / "errors"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"rank-{rank}").write_text(line + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file that is whole or absent, whatever happens meanwhile."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

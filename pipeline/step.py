@@ -1,0 +1,115 @@
+"""One update: micro-batches forward and backward, gradients averaged over the workers, the optimiser's step.
+
+Holds everything that an update changes: the network, the optimiser, the loss scale.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pipeline import models, precision
+from pipeline.allreduce import hook
+from pipeline.batch_norm import BatchNormStatistics
+from pipeline.config import Config
+from pipeline.data.loader import Batch
+from pipeline.optim.lars import LARS, parameter_groups
+from pipeline.optim.schedule import Position
+from pipeline.workers import Workers
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one update gave on one worker. Tensors stay on the device until somebody reads them."""
+
+    loss: Tensor
+    """Mean loss over this worker's images, shape ()."""
+    correct: Tensor
+    """Images whose label came first, shape ()."""
+    skipped: bool
+    """Whether averaged gradients overflowed, so that no worker changed its weights."""
+    loss_scale: float
+
+
+class Step:
+    """The training state of one worker, and how one update changes it."""
+
+    def __init__(self, config: Config, workers: Workers) -> None:
+        self._config = config
+        self._device = workers.device
+        torch.manual_seed(config.seed)
+        model = models.build(config.model)
+        self.model: nn.Module = model.to(workers.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.optimizer = make_optimizer(config, self.model)
+        self.scaler = precision.loss_scaler(config.precision, workers.device.type)
+        self.batch_norm = BatchNormStatistics(self.model, workers.world, workers.world_size)
+        self.all_reduce = hook.build(
+            config.allreduce.name, config.allreduce.wire,
+            row=workers.row, column=workers.column, world=workers.world, device=workers.device,
+        )
+        self._parallel = DistributedDataParallel(
+            self.model, process_group=workers.world, broadcast_buffers=False,
+            bucket_cap_mb=config.allreduce.bucket_mb, gradient_as_bucket_view=True,
+        )
+        hook.register(self._parallel, self.all_reduce)
+        self._loss = nn.CrossEntropyLoss(label_smoothing=config.recipe.label_smoothing)
+        self._fix_buckets()
+
+    def update(self, micro_batches: Sequence[Batch], position: Position) -> Outcome:
+        """Do one update at `position` of the schedule."""
+        for group in self.optimizer.param_groups:
+            group["lr"], group["momentum"] = position.lr, position.momentum
+        count = len(micro_batches)
+        losses, corrects = [], []
+        for index, batch in enumerate(micro_batches):
+            self.batch_norm.use_micro_batch(index, count)
+            loss, correct = self._backward(batch, count, averaging=index == count - 1)
+            losses.append(loss)
+            corrects.append(correct)
+        scale = self.scaler.get_scale()
+        self.scaler.unscale_(self.optimizer)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        skipped = self.scaler.get_scale() < scale
+        return Outcome(torch.stack(losses).mean(), torch.stack(corrects).sum(), skipped, scale)
+
+    def _backward(self, batch: Batch, count: int, *, averaging: bool) -> tuple[Tensor, Tensor]:
+        """Add one micro-batch's gradient; with the last one DDP averages the sum over the workers."""
+        images = batch.images.to(self._device, non_blocking=True)
+        labels = batch.labels.to(self._device, non_blocking=True)
+        with nullcontext() if averaging else self._parallel.no_sync():
+            with precision.autocast(self._config.precision, self._device.type):
+                logits = self._parallel(images)
+                loss = self._loss(logits, labels)
+            self.scaler.scale(loss / count if count > 1 else loss).backward()
+        return loss.detach(), (logits.detach().argmax(1) == labels).sum()
+
+    def _fix_buckets(self) -> None:
+        """Let DDP settle its bucket layout before update 0, by a backward pass that leaves nothing behind.
+
+        DDP rebuilds its buckets after the first backward pass, in the order in which gradients arrived; sums in another
+        order differ in their last bits, so a resumed run would not continue to the bit.
+        """
+        buffers = [buffer.clone() for buffer in self.model.buffers()]
+        size = self._config.data.image_size
+        images = torch.zeros(2, 3, size, size, device=self._device).contiguous(memory_format=torch.channels_last)
+        labels = torch.zeros(2, dtype=torch.int64, device=self._device)
+        self._backward(Batch(images, labels), 1, averaging=True)
+        self.optimizer.zero_grad()
+        with torch.no_grad():
+            for buffer, before in zip(self.model.buffers(), buffers, strict=True):
+                buffer.copy_(before)
+        self.all_reduce.exposed_s()
+
+
+def make_optimizer(config: Config, model: nn.Module) -> LARS:
+    """The optimiser that the configuration names, over the parameters of `model`."""
+    optim = config.optim
+    return LARS(
+        parameter_groups(model), lr=0.0, momentum=optim.momentum, weight_decay=optim.weight_decay,
+        coefficient=optim.coefficient, eps=optim.eps,
+    )

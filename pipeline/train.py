@@ -1,0 +1,161 @@
+"""What a rank starts as: `python -m pipeline.train RUN_FOLDER`. No Hydra: it reads the resolved configuration.
+
+Exit codes: 0 done, 85 saved on request and to be started again, 1 failed with one line.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from pipeline.config import Config, Plan, load, make_plan
+from pipeline.errors import UserError
+from pipeline.metrics import MetricsFile, UpdateLine, earlier_totals, save_totals
+from pipeline.report.console import ProgressDisplay, print_header, print_result
+from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder, write_atomically, write_error
+
+
+def main(arguments: list[str]) -> int:
+    """Run one rank; returns its exit code."""
+    began = time.time()
+    folder = RunFolder.open(arguments[0])
+    attempt = folder.latest_attempt()
+    rank = launched_rank(os.environ)
+    console = redirect_output(folder, rank)
+    try:
+        return _attempt(folder, attempt, console, float(os.environ.get("TORUS224_STARTED", began)))
+    except UserError as error:
+        line = str(error)
+    except Exception as error:
+        traceback.print_exc()
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}: {str(error).splitlines()[:1]}; "
+        line += f"see {folder.rank_log(rank)}"
+    write_error(attempt, rank, f"rank {rank}: {line}")
+    print(f"error: {line}", file=sys.stderr, flush=True)
+    return EXIT_FAILED
+
+
+def launched_rank(environment: Mapping[str, str]) -> int:
+    """The rank before MPI has started. mpirun's own words come first: under it every rank has SLURM_PROCID=0."""
+    for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"):
+        if environment.get(name, "").isdigit():
+            return int(environment[name])
+    return 0
+
+
+def redirect_output(folder: RunFolder, rank: int) -> Console:
+    """Send this rank's output to its own log; the first rank keeps the job's for what a person follows."""
+    shown = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1) if rank == 0 else open(os.devnull, "w")  # noqa: SIM115
+    log = os.open(folder.rank_log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, sys.stdout.fileno())
+    os.dup2(log, sys.stderr.fileno())
+    os.close(log)
+    live = os.environ.get("TORUS224_LIVE") == "1"
+    width = int(os.environ.get("TORUS224_COLUMNS", "100"))
+    return Console(file=shown, force_terminal=live, width=width, no_color=not live)
+
+
+def _attempt(folder: RunFolder, attempt: Path | None, console: Console, began: float) -> int:
+    """Train, and write what came of it."""
+    config = load(folder.config)
+    plan = make_plan(config)
+    console.print("starting workers", highlight=False)
+
+    from pipeline import preflight, workers  # torch and MPI take seconds to import: say something first
+    from pipeline.data.memory import stage
+    from pipeline.trainer import Trainer, result
+
+    workers.die_with_launcher()
+    preflight.set_threads(config.site.threads_per_worker)
+    me = workers.start(config.site, plan.grid)
+    indexes = preflight.read_data(config, plan)
+    train, validation = stage(indexes, me.node_communicator)
+    observer = Watcher(config, plan, folder, console) if me.is_head else Silent()
+    trainer = Trainer(config, plan, me, folder, (train, validation), observer)
+    signal.signal(signal.SIGUSR2, lambda number, frame: trainer.request_stop())
+    observer.start(trainer.update)
+    ending = trainer.run()
+    observer.close()
+    if me.is_head:
+        totals = ending.totals
+        totals.wall_time_s = time.time() - began
+        save_totals(attempt, totals)
+        if not ending.requested:
+            import json
+
+            outcome = result(config, plan, ending, totals.plus(earlier_totals(folder, attempt)))
+            write_atomically(folder.result, json.dumps(outcome, indent=1) + "\n")
+            print_result(console, outcome)
+    workers.stop()
+    return EXIT_SAVED if ending.requested else EXIT_DONE
+
+
+class Silent:
+    """The observer of every rank but the first."""
+
+    def start(self, update: int) -> None: ...
+
+    def updates(self, lines: list[UpdateLine]) -> None: ...
+
+    def validated(self, epoch: float, top1: float) -> None: ...
+
+    def saved(self, update: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Watcher(Silent):
+    """The observer of the first rank: metrics.jsonl, its log, and what a person follows."""
+
+    def __init__(self, config: Config, plan: Plan, folder: RunFolder, console: Console) -> None:
+        self._config, self._plan, self._folder, self._console = config, plan, folder, console
+
+    def start(self, update: int) -> None:
+        print_header(self._console, self._config, self._plan)
+        if update:
+            self._console.print(f"going on after update {update} of {self._plan.updates}", highlight=False)
+        self._metrics = MetricsFile(self._folder.metrics, update)
+        every_s = self._config.run.log_every_s
+        log = Console(file=sys.stdout, width=200, no_color=True, force_terminal=False)
+        displays = [(self._console, every_s), (log, every_s)]
+        self._displays = [
+            ProgressDisplay(console, self._plan, first_update=update, every_s=seconds) for console, seconds in displays
+        ]
+
+    def updates(self, lines: list[UpdateLine]) -> None:
+        self._metrics.write(lines)
+        if lines:
+            for display in self._displays:
+                display.show(vars(lines[-1]))
+
+    def validated(self, epoch: float, top1: float) -> None:
+        self._note(f"epoch {epoch:g}: top-1 {top1:.2f} %")
+
+    def saved(self, update: int) -> None:
+        self._displays[-1].note(f"saved {self._folder.checkpoint(update)}")
+
+    def close(self) -> None:
+        self._metrics.close()
+        for display in self._displays:
+            display.close()
+
+    def _note(self, text: str) -> None:
+        for display in self._displays:
+            display.note(text)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    if code == EXIT_FAILED:
+        os._exit(code)  # MPI's own exit handler would wait for ranks that never come
+    sys.exit(code)

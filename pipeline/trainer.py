@@ -1,0 +1,279 @@
+"""The loop: epochs, stages, updates. Reads like the run:
+
+    start from the newest checkpoint, or from the seed
+    for every update left:
+        take its images, do it
+        every few updates, and at the end of an epoch: agree (losses, a request to stop, batch-norm statistics)
+        validate and save where it is due
+    save, validate, write the result
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from pipeline import checkpoint
+from pipeline.config import Config, Plan
+from pipeline.data.loader import TrainingLoader, validation_batches
+from pipeline.data.memory import SampleMemory
+from pipeline.metrics import Totals, UpdateLine
+from pipeline.optim.schedule import Position, position
+from pipeline.run_folder import RunFolder
+from pipeline.step import Outcome, Step
+from pipeline.validation import count_correct
+from pipeline.workers import Workers
+
+VALIDATION_BATCH = 250
+
+
+class Observer(Protocol):
+    """Who is told what happens; on the first rank it writes and shows, on the others it does nothing."""
+
+    def updates(self, lines: list[UpdateLine]) -> None: ...
+
+    def validated(self, epoch: float, top1: float) -> None: ...
+
+    def saved(self, update: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended."""
+
+    update: int
+    """Updates of the run that are done."""
+    requested: bool
+    """Whether a request to stop ended it: saved, to be started again."""
+    top1: float | None
+    """Percent; None where a request ended it."""
+    validation_images: int
+    totals: Totals
+
+
+class Trainer:
+    """One attempt at a run, on one worker. Every worker makes the same calls in the same order."""
+
+    def __init__(
+        self,
+        config: Config,
+        plan: Plan,
+        workers: Workers,
+        folder: RunFolder,
+        memories: tuple[SampleMemory, SampleMemory],
+        observer: Observer,
+    ) -> None:
+        self._config, self._plan, self._workers, self._folder = config, plan, workers, folder
+        self._train, self._validation = memories
+        self._observer = observer
+        self._step = Step(config, workers)
+        self._stop_requested = False
+        self._undisclosed: list[tuple[int, Position, Outcome, float]] = []
+        self._totals = Totals()
+        self._waited_for_data_s = 0.0
+        self.update = self._resume()
+
+    def request_stop(self) -> None:
+        """Ask for a checkpoint and the end of the attempt at the next agreement; safe in a signal handler."""
+        self._stop_requested = True
+
+    def run(self) -> Ending:
+        """Train to the end of the run, of the part that was asked for, or until a request to stop."""
+        last = self._last_update()
+        loader = TrainingLoader(
+            self._train, self._config.data, self._plan,
+            seed=self._config.seed, worker=self._workers.rank, first_update=self.update,
+        )
+        batches = iter(loader)
+        requested = False
+        self._started = time.perf_counter()
+        try:
+            while self.update < last and not requested:
+                asked = time.perf_counter()
+                micro_batches = next(batches)
+                self._waited_for_data_s += time.perf_counter() - asked
+                here = position(self._config.optim, self._plan, self.update)
+                outcome = self._step.update(micro_batches, here)
+                self.update += 1
+                self._undisclosed.append((self.update, here, outcome, self._loop_s()))
+                requested = self._after_update(here)
+        finally:
+            loader.close()
+        return self._end(requested)
+
+    def _resume(self) -> int:
+        """Take up the newest checkpoint; returns its updates, 0 where there is none."""
+        state = checkpoint.load_latest(self._folder, self._plan)
+        if state is None:
+            return 0
+        self._step.model.load_state_dict(state.model)
+        self._step.optimizer.load_state_dict(state.optimizer)
+        self._step.scaler.load_state_dict(state.scaler)
+        if state.batch_norm is not None:
+            self._step.batch_norm.restore(state.batch_norm[self._workers.rank].to(self._workers.device))
+        return state.update
+
+    def _last_update(self) -> int:
+        """Where this attempt ends: the end of the run, or what run.stop_after_* asks for."""
+        run = self._config.run
+        ends = [self._plan.updates]
+        if run.stop_after_epochs is not None:
+            ends.append(self._plan.first_update(min(run.stop_after_epochs, self._plan.epochs)))
+        if run.stop_after_updates is not None:
+            ends.append(run.stop_after_updates)
+        return min(ends)
+
+    def _after_update(self, here: Position) -> bool:
+        """Agree, validate, save, where it is due; returns whether a stop was requested anywhere."""
+        run = self._config.run
+        epoch_ends = here.update_in_epoch + 1 == self._plan.stage_at(here.epoch).updates_per_epoch
+        agreeing = epoch_ends or self.update % run.agree_every_updates == 0
+        requested = False
+        if agreeing:
+            requested = self._disclose()
+            self._step.batch_norm.average()
+        finished = self.update == self._plan.updates
+        every = run.validate_every_epochs
+        if epoch_ends and every and (here.epoch + 1) % every == 0 and not finished:
+            counts = self._validate()
+            self._observer.validated(here.epoch + 1, percent(counts))
+        if requested or self.update % run.checkpoint_every_updates == 0:
+            self._save(averaged=agreeing)
+        return requested
+
+    def _end(self, requested: bool) -> Ending:
+        """Save what is not saved yet, validate, add up."""
+        averaged = not self._undisclosed
+        self._disclose()
+        self._totals.loop_time_s = self._loop_s()
+        if not requested and self._folder.saved_updates()[-1:] != [self.update]:
+            self._save(averaged=averaged)
+        counts = None
+        if not requested:
+            if not averaged:
+                self._step.batch_norm.average()
+            counts = self._validate()
+            self._observer.validated(self.update_epoch(), percent(counts))
+        self._step.all_reduce.close()
+        return Ending(
+            self.update, requested, None if counts is None else percent(counts),
+            0 if counts is None else int(counts[1]), self._totals,
+        )
+
+    def update_epoch(self) -> float:
+        """Fractional epoch that the run has reached."""
+        if self.update == self._plan.updates:
+            return float(self._plan.epochs)
+        return position(self._config.optim, self._plan, self.update).fractional_epoch
+
+    def _disclose(self) -> bool:
+        """Add up over all workers what happened since the last time; returns whether any of them was asked to stop."""
+        done = self._undisclosed
+        times = [float(self._stop_requested), self._step.all_reduce.exposed_s(), self._waited_for_data_s]
+        self._waited_for_data_s = 0.0
+        losses = [outcome.loss for _, _, outcome, _ in done]
+        corrects = [outcome.correct for _, _, outcome, _ in done]
+        sums = torch.tensor(times, dtype=torch.float64)
+        if done:
+            measured = torch.cat([torch.stack(losses).double(), torch.stack(corrects).double()]).cpu()
+            sums = torch.cat([sums, measured])
+        dist.all_reduce(sums, group=self._workers.control)
+        values = sums.tolist()
+        workers = self._workers.world_size
+        self._totals.communication_s += values[1] / workers
+        self._totals.data_s += values[2] / workers
+        lines = self._lines(values[3 : 3 + len(done)], values[3 + len(done) :])
+        self._totals.updates += len(lines)
+        self._totals.images += sum(line.batch for line in lines)
+        self._totals.skipped_updates += sum(line.skipped for line in lines)
+        self._undisclosed = []
+        self._observer.updates(lines)
+        return values[0] > 0
+
+    def _lines(self, losses: list[float], corrects: list[float]) -> list[UpdateLine]:
+        lines = []
+        for (update, here, outcome, time_s), loss, correct in zip(self._undisclosed, losses, corrects, strict=True):
+            batch = self._plan.stage_at(here.epoch).total_batch
+            lines.append(
+                UpdateLine(
+                    update=update, epoch=here.fractional_epoch, loss=loss / self._workers.world_size,
+                    training_error=100 * (1 - correct / batch), lr=here.lr, momentum=here.momentum, batch=batch,
+                    loss_scale=outcome.loss_scale, skipped=outcome.skipped, time_s=time_s,
+                )
+            )
+        return lines
+
+    def _validate(self) -> Tensor:
+        """(correct, seen) over all workers; batch-norm statistics must have been averaged."""
+        batches = validation_batches(
+            self._validation, self._config.data,
+            worker=self._workers.rank, workers=self._workers.world_size, batch=VALIDATION_BATCH,
+        )
+        counts = count_correct(self._step.model, batches, self._workers.device)
+        dist.all_reduce(counts, group=self._workers.control)
+        return counts
+
+    def _save(self, *, averaged: bool) -> None:
+        """Write a checkpoint; `averaged`: whether workers hold the same batch-norm statistics just now."""
+        own = self._step.batch_norm.flatten()
+        gathered = None
+        if not averaged and self._workers.world_size > 1:
+            rows = [torch.empty_like(own, device="cpu") for _ in range(self._workers.world_size)]
+            dist.all_gather(rows, own.cpu(), group=self._workers.control)
+            gathered = torch.stack(rows)
+        if self._workers.is_head:
+            self._write(gathered)
+            self._observer.saved(self.update)
+        dist.barrier(group=self._workers.control)
+
+    def _write(self, batch_norm: Tensor | None) -> None:
+        """`model` in a checkpoint always has averaged statistics, so that it can be used as it is."""
+        own = self._step.batch_norm.flatten()
+        if batch_norm is not None:
+            self._step.batch_norm.restore(batch_norm.mean(0).to(own.device))
+        model = {name: value.clone() for name, value in self._step.model.state_dict().items()}
+        self._step.batch_norm.restore(own)
+        state = checkpoint.State(
+            update=self.update, model=model, optimizer=self._step.optimizer.state_dict(),
+            scaler=self._step.scaler.state_dict(), batch_norm=batch_norm, plan=checkpoint.describe(self._plan),
+        )
+        checkpoint.save(self._folder, state, keep=self._config.run.keep_checkpoints)
+        checkpoint.save_model(self._folder, model)
+
+    def _loop_s(self) -> float:
+        return time.perf_counter() - self._started
+
+
+def percent(counts: Tensor) -> float:
+    """Top-1 in percent of (correct, seen)."""
+    return 100 * float(counts[0]) / float(counts[1])
+
+
+def result(config: Config, plan: Plan, ending: Ending, totals: Totals) -> dict[str, Any]:
+    """result.json of an attempt that was not asked to stop; `totals` over all attempts."""
+    return {
+        "experiment": config.experiment,
+        "system": config.recipe.system,
+        "scale_model": config.scale is not None,
+        "gpus": config.recipe.workers,
+        "workers": plan.workers,
+        "virtual_workers": plan.virtual_workers,
+        "grid": {"vertical": plan.grid.vertical, "horizontal": plan.grid.horizontal},
+        "all_reduce": config.allreduce.name,
+        "seed": config.seed,
+        "complete": ending.update == plan.updates,
+        "updates": ending.update,
+        "updates_by_stage": plan.updates_by_stage(ending.update),
+        "skipped_updates": totals.skipped_updates,
+        "top1": ending.top1,
+        "validation_images": ending.validation_images,
+        "images": totals.images,
+        "wall_time_s": totals.wall_time_s,
+        "loop_time_s": totals.loop_time_s,
+        "images_per_s": totals.images / totals.loop_time_s if totals.loop_time_s else 0.0,
+        "communication_share": totals.communication_s / totals.loop_time_s if totals.loop_time_s else 0.0,
+        "data_share": totals.data_s / totals.loop_time_s if totals.loop_time_s else 0.0,
+    }
