@@ -1,7 +1,7 @@
 """The one composing entry: `python -m jobs.submit exp=exp5 [OVERRIDE …]`, or `-m` for a Hydra multirun.
 
-An ordinary @hydra.main application, so that multirun and sweepers work as everywhere. It composes and checks conf/, makes
-the run folder, writes the script and, at site=local, runs it. Exit code: the run's own; of a multirun the worst.
+An ordinary @hydra.main application, so that multirun and sweepers work as everywhere. It composes and checks conf/,
+makes the run folder, writes the script and, at site=local, runs it. Exit code: the run's own; of a multirun the worst.
 """
 
 import json
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hydra
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -114,7 +113,7 @@ def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
     """
     folder = RunFolder.open(path)
     old = load(folder.config)
-    before = [str(word) for word in yaml.safe_load(folder.overrides.read_text())]
+    before = [str(word) for word in OmegaConf.load(folder.overrides)]
     forgotten = ("run.resume", "run.dir", "run.stop_after_epochs", "run.stop_after_updates")
     merged = {_key(word): word for word in before if _key(word) not in forgotten}
     merged |= {_key(word): word for word in words if _key(word) not in ("run.resume", "run.dir")}
@@ -122,7 +121,7 @@ def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
     for key, (was, is_now) in differences(old, config).items():
         if not key.startswith(RESUMABLE):
             raise UserError(
-                f"{key} was {was} in {folder} and is {is_now} now; a run goes on as it began, so start a new one instead"
+                f"{key} was {was} in {folder} and is {is_now} now; a run goes on as it began, so start a new one"
             )
     check_data(Path(config.data.path))
     write(folder, config, list(merged.values()))
@@ -132,7 +131,7 @@ def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
 def write(folder: RunFolder, config: Config, words: Sequence[str]) -> None:
     """Put the configuration, the words it came from, the environment and the script into a run folder."""
     save(config, folder.config)
-    folder.overrides.write_text(yaml.safe_dump(list(words)))
+    OmegaConf.save(OmegaConf.create(list(words)), folder.overrides)
     folder.environment.write_text(environment.describe(compose.REPOSITORY))
     folder.script.write_text(local.script(config, make_plan(config), folder, compose.REPOSITORY))
     folder.script.chmod(0o700)

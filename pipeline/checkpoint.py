@@ -78,7 +78,9 @@ def read(path: Path) -> State:
     except FileNotFoundError:
         raise UserError(f"{path}: no such checkpoint") from None
     except Exception as error:  # torch.load has no error type of its own for damage
-        raise UserError(f"{path} cannot be read ({str(error).splitlines()[0]}); remove it to use the one before") from None
+        raise UserError(
+            f"{path} cannot be read ({str(error).splitlines()[0]}); remove it to use the one before"
+        ) from None
 
 
 def _write(path: Path, content: object) -> None:

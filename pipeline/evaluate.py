@@ -27,7 +27,7 @@ class OneProcess:
     def Get_rank(self) -> int:
         return 0
 
-    def bcast(self, obj: str | None, root: int = 0) -> str | None:
+    def bcast(self, obj: str | None, root: int = 0) -> str | None:  # noqa: ARG002 - mpi4py's own name
         return obj
 
     def Barrier(self) -> None: ...
@@ -40,9 +40,11 @@ def evaluate(folder: RunFolder, path: Path | None) -> dict[str, object]:
     preflight.set_threads(config.site.threads_per_worker)
     saved = folder.saved_updates()
     if path is None and not saved:
-        raise UserError(f"{folder} has no checkpoint yet; one is written every {config.run.checkpoint_every_updates} updates")
+        raise UserError(
+            f"{folder} has no checkpoint yet; one is written every {config.run.checkpoint_every_updates} updates"
+        )
     state = checkpoint.read(path or folder.checkpoint(saved[-1]))
-    model = models.build(config.model).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = models.build(config.model).to(memory_format=torch.channels_last)
     model.load_state_dict(state.model)
     (memory,) = stage([read_index(Path(config.data.path), "validation")], OneProcess())
     batches = validation_batches(memory, config.data, worker=0, workers=1, batch=VALIDATION_BATCH)

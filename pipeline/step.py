@@ -47,12 +47,19 @@ class Step:
         self.scaler = precision.loss_scaler(config.precision, workers.device.type)
         self.batch_norm = BatchNormStatistics(self.model, workers.world, workers.world_size)
         self.all_reduce = hook.build(
-            config.allreduce.name, config.allreduce.wire,
-            row=workers.row, column=workers.column, world=workers.world, device=workers.device,
+            config.allreduce.name,
+            config.allreduce.wire,
+            row=workers.row,
+            column=workers.column,
+            world=workers.world,
+            device=workers.device,
         )
         self._parallel = DistributedDataParallel(
-            self.model, process_group=workers.world, broadcast_buffers=False,
-            bucket_cap_mb=config.allreduce.bucket_mb, gradient_as_bucket_view=True,
+            self.model,
+            process_group=workers.world,
+            broadcast_buffers=False,
+            bucket_cap_mb=config.allreduce.bucket_mb,
+            gradient_as_bucket_view=True,
         )
         hook.register(self._parallel, self.all_reduce)
         self._loss = nn.CrossEntropyLoss(label_smoothing=config.recipe.label_smoothing)
@@ -110,6 +117,10 @@ def make_optimizer(config: Config, model: nn.Module) -> LARS:
     """The optimiser that the configuration names, over the parameters of `model`."""
     optim = config.optim
     return LARS(
-        parameter_groups(model), lr=0.0, momentum=optim.momentum, weight_decay=optim.weight_decay,
-        coefficient=optim.coefficient, eps=optim.eps,
+        parameter_groups(model),
+        lr=0.0,
+        momentum=optim.momentum,
+        weight_decay=optim.weight_decay,
+        coefficient=optim.coefficient,
+        eps=optim.eps,
     )

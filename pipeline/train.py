@@ -4,9 +4,11 @@ Exit codes: 0 done, 85 saved on request and to be started again, 1 failed with o
 """
 
 import contextlib
+import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -28,8 +30,10 @@ def main(arguments: list[str]) -> int:
     attempt = folder.latest_attempt()
     rank = launched_rank(os.environ)
     console = redirect_output(folder, rank)
+    stop = threading.Event()
+    signal.signal(signal.SIGUSR2, lambda *_: stop.set())  # before anything slow: unhandled it would end the process
     try:
-        return _attempt(folder, attempt, console, float(os.environ.get("TORUS224_STARTED", began)))
+        return _attempt(folder, attempt, console, stop, float(os.environ.get("TORUS224_STARTED", began)))
     except UserError as error:
         line = str(error)
     except Exception as error:
@@ -62,7 +66,7 @@ def redirect_output(folder: RunFolder, rank: int) -> Console:
     return Console(file=shown, force_terminal=live, width=width, no_color=not live)
 
 
-def _attempt(folder: RunFolder, attempt: Path | None, console: Console, began: float) -> int:
+def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: threading.Event, began: float) -> int:
     """Train, and write what came of it."""
     config = load(folder.config)
     plan = make_plan(config)
@@ -78,8 +82,7 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, began: f
     indexes = preflight.read_data(config, plan)
     train, validation = stage(indexes, me.node_communicator)
     observer = Watcher(config, plan, folder, console) if me.is_head else Silent()
-    trainer = Trainer(config, plan, me, folder, (train, validation), observer)
-    signal.signal(signal.SIGUSR2, lambda number, frame: trainer.request_stop())
+    trainer = Trainer(config, plan, me, folder, (train, validation), observer, stop.is_set)
     observer.start(trainer.update)
     ending = trainer.run()
     observer.close()
@@ -88,8 +91,6 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, began: f
         totals.wall_time_s = time.time() - began
         save_totals(attempt, totals)
         if not ending.requested:
-            import json
-
             outcome = result(config, plan, ending, totals.plus(earlier_totals(folder, attempt)))
             write_atomically(folder.result, json.dumps(outcome, indent=1) + "\n")
             print_result(console, outcome)

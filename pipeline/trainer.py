@@ -1,14 +1,15 @@
 """The loop: epochs, stages, updates. Reads like the run:
 
-    start from the newest checkpoint, or from the seed
-    for every update left:
-        take its images, do it
-        every few updates, and at the end of an epoch: agree (losses, a request to stop, batch-norm statistics)
-        validate and save where it is due
-    save, validate, write the result
+start from the newest checkpoint, or from the seed
+for every update left:
+    take its images, do it
+    every few updates, and at the end of an epoch: agree (losses, a request to stop, batch-norm statistics)
+    validate and save where it is due
+save, validate, write the result
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -65,27 +66,28 @@ class Trainer:
         folder: RunFolder,
         memories: tuple[SampleMemory, SampleMemory],
         observer: Observer,
+        stop_requested: Callable[[], bool],
     ) -> None:
         self._config, self._plan, self._workers, self._folder = config, plan, workers, folder
         self._train, self._validation = memories
         self._observer = observer
         self._step = Step(config, workers)
-        self._stop_requested = False
+        self._stop_requested = stop_requested
         self._undisclosed: list[tuple[int, Position, Outcome, float]] = []
         self._totals = Totals()
         self._waited_for_data_s = 0.0
         self.update = self._resume()
 
-    def request_stop(self) -> None:
-        """Ask for a checkpoint and the end of the attempt at the next agreement; safe in a signal handler."""
-        self._stop_requested = True
-
     def run(self) -> Ending:
         """Train to the end of the run, of the part that was asked for, or until a request to stop."""
         last = self._last_update()
         loader = TrainingLoader(
-            self._train, self._config.data, self._plan,
-            seed=self._config.seed, worker=self._workers.rank, first_update=self.update,
+            self._train,
+            self._config.data,
+            self._plan,
+            seed=self._config.seed,
+            worker=self._workers.rank,
+            first_update=self.update,
         )
         batches = iter(loader)
         requested = False
@@ -159,8 +161,11 @@ class Trainer:
             self._observer.validated(self.update_epoch(), percent(counts))
         self._step.all_reduce.close()
         return Ending(
-            self.update, requested, None if counts is None else percent(counts),
-            0 if counts is None else int(counts[1]), self._totals,
+            self.update,
+            requested,
+            None if counts is None else percent(counts),
+            0 if counts is None else int(counts[1]),
+            self._totals,
         )
 
     def update_epoch(self) -> float:
@@ -172,7 +177,7 @@ class Trainer:
     def _disclose(self) -> bool:
         """Add up over all workers what happened since the last time; returns whether any of them was asked to stop."""
         done = self._undisclosed
-        times = [float(self._stop_requested), self._step.all_reduce.exposed_s(), self._waited_for_data_s]
+        times = [float(self._stop_requested()), self._step.all_reduce.exposed_s(), self._waited_for_data_s]
         self._waited_for_data_s = 0.0
         losses = [outcome.loss for _, _, outcome, _ in done]
         corrects = [outcome.correct for _, _, outcome, _ in done]
@@ -199,9 +204,16 @@ class Trainer:
             batch = self._plan.stage_at(here.epoch).total_batch
             lines.append(
                 UpdateLine(
-                    update=update, epoch=here.fractional_epoch, loss=loss / self._workers.world_size,
-                    training_error=100 * (1 - correct / batch), lr=here.lr, momentum=here.momentum, batch=batch,
-                    loss_scale=outcome.loss_scale, skipped=outcome.skipped, time_s=time_s,
+                    update=update,
+                    epoch=here.fractional_epoch,
+                    loss=loss / self._workers.world_size,
+                    training_error=100 * (1 - correct / batch),
+                    lr=here.lr,
+                    momentum=here.momentum,
+                    batch=batch,
+                    loss_scale=outcome.loss_scale,
+                    skipped=outcome.skipped,
+                    time_s=time_s,
                 )
             )
         return lines
@@ -209,8 +221,11 @@ class Trainer:
     def _validate(self) -> Tensor:
         """(correct, seen) over all workers; batch-norm statistics must have been averaged."""
         batches = validation_batches(
-            self._validation, self._config.data,
-            worker=self._workers.rank, workers=self._workers.world_size, batch=VALIDATION_BATCH,
+            self._validation,
+            self._config.data,
+            worker=self._workers.rank,
+            workers=self._workers.world_size,
+            batch=VALIDATION_BATCH,
         )
         counts = count_correct(self._step.model, batches, self._workers.device)
         dist.all_reduce(counts, group=self._workers.control)
@@ -237,8 +252,12 @@ class Trainer:
         model = {name: value.clone() for name, value in self._step.model.state_dict().items()}
         self._step.batch_norm.restore(own)
         state = checkpoint.State(
-            update=self.update, model=model, optimizer=self._step.optimizer.state_dict(),
-            scaler=self._step.scaler.state_dict(), batch_norm=batch_norm, plan=checkpoint.describe(self._plan),
+            update=self.update,
+            model=model,
+            optimizer=self._step.optimizer.state_dict(),
+            scaler=self._step.scaler.state_dict(),
+            batch_norm=batch_norm,
+            plan=checkpoint.describe(self._plan),
         )
         checkpoint.save(self._folder, state, keep=self._config.run.keep_checkpoints)
         checkpoint.save_model(self._folder, model)

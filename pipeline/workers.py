@@ -92,12 +92,16 @@ def start(site: SiteConfig, grid: Grid) -> Workers:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store = _store(world, rank, "127.0.0.1" if one_node else socket.getfqdn())
     dist.init_process_group(
-        site.backend, store=store, rank=rank, world_size=world.Get_size(),
+        site.backend,
+        store=store,
+        rank=rank,
+        world_size=world.Get_size(),
         device_id=device if device.type == "cuda" else None,
     )
     mesh = init_device_mesh(device.type, (grid.vertical, grid.horizontal), mesh_dim_names=("vertical", "horizontal"))
-    control = dist.new_group(backend="gloo") if site.backend != "gloo" else dist.group.WORLD
-    assert dist.group.WORLD is not None and control is not None, "init_process_group made them"
+    control = dist.group.WORLD if site.backend == "gloo" else dist.new_group(backend="gloo")
+    assert dist.group.WORLD is not None, "init_process_group made it"
+    assert isinstance(control, dist.ProcessGroup), "this rank is in it"
     return Workers(
         rank=rank,
         world_size=world.Get_size(),
@@ -120,7 +124,9 @@ def _device(site: SiteConfig, local_rank: int) -> torch.device:
         return torch.device("cpu")
     found = torch.cuda.device_count()
     if local_rank >= found:
-        raise UserError(f"local rank {local_rank} finds {found} GPUs on {socket.gethostname()}; one worker needs one GPU")
+        raise UserError(
+            f"local rank {local_rank} finds {found} GPUs on {socket.gethostname()}; one worker needs one GPU"
+        )
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
 

@@ -48,7 +48,7 @@ class ThreadEngine:
                 with torch.inference_mode():
                     self._average(bucket)
             except Exception as error:
-                future.set_exception(error)
+                future.set_exception(error)  # type: ignore[arg-type]
                 continue
             if last:
                 self._exposed_s += time.perf_counter() - self._last_handed_over

@@ -3,8 +3,8 @@
 An all-reduce is a callable. It averages one flat bucket over all workers, in place, and returns a future of the bucket.
 
 - It pads to what its grid needs, and never reads or writes past the bucket.
-- It scales in fp32 before the cast to the wire's type, by the length of its first ring, and again between phases: dividing
-  by all workers at once would lose small fp16 gradients to zero, not dividing would overflow.
+- It scales in fp32 before the cast to the wire's type, by the length of its first ring, and again between phases:
+  dividing by all workers at once would lose small fp16 gradients to zero, not dividing would overflow.
 - It works for any grid, any size (zero and one too), fp32, fp16 and bf16.
 - It leaves every worker with bit-identical bytes.
 - Its communicators are used in one order on every worker.

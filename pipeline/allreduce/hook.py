@@ -17,7 +17,12 @@ WIRES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def build(
-    name: str, wire: str, *, row: dist.ProcessGroup, column: dist.ProcessGroup, world: dist.ProcessGroup,
+    name: str,
+    wire: str,
+    *,
+    row: dist.ProcessGroup,
+    column: dist.ProcessGroup,
+    world: dist.ProcessGroup,
     device: torch.device,
 ) -> AllReduce:
     """The all-reduce called `name`, on this worker's row and column of the grid and on all workers.
@@ -42,9 +47,7 @@ def _average_bucket(all_reduce: AllReduce, bucket: dist.GradBucket) -> torch.fut
     return all_reduce(bucket.buffer(), last=bucket.is_last())
 
 
-def _phases(
-    row: dist.ProcessGroup, column: dist.ProcessGroup, wire: torch.dtype, on_gpu: bool
-) -> torus.Phases:
+def _phases(row: dist.ProcessGroup, column: dist.ProcessGroup, wire: torch.dtype, on_gpu: bool) -> torus.Phases:
     if on_gpu:
         return torus.NativePhases(row, column, wire)
     return torus.RingPhases(GroupRing(row), GroupRing(column), wire)

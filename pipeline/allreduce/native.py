@@ -1,7 +1,7 @@
 """The backend's own all-reduce: what torch.distributed users have today, as the yardstick for ours.
 
-One phase, so all of 1/workers is applied before the cast: it cannot overflow, and small fp16 gradients lose more than on
-the torus.
+One phase, so all of 1/workers is applied before the cast: it cannot overflow, and small fp16 gradients lose more than
+on the torus.
 """
 
 import torch

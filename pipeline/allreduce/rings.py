@@ -5,6 +5,7 @@ rings: each worker sends to its next neighbour and receives from the one before,
 Sums run in fp32 and are rounded to the wire's type once a hop.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -12,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-class Ring:
+class Ring(ABC):
     """A ring of `size` workers, seen from the one at `position`.
 
     Subclasses say how a tensor goes to the next worker; everything else is arithmetic on chunks. A work tensor has
@@ -23,9 +24,9 @@ class Ring:
         self.size = size
         self.position = position
 
+    @abstractmethod
     def exchange(self, outgoing: Tensor) -> Tensor:
         """Send `outgoing` to the next worker; return what the one before sent: same shape and type."""
-        raise NotImplementedError("a ring needs a transport")
 
     def chunk(self, work: Tensor, back: int) -> Tensor:
         """The chunk of the worker `back` places behind this one, as a view."""
@@ -78,7 +79,8 @@ class GroupRing(Ring):
         incoming = torch.empty_like(outgoing)
         sending = dist.isend(outgoing, self._next, group=self._group)
         receiving = dist.irecv(incoming, self._previous, group=self._group)
-        assert sending is not None and receiving is not None, "this rank is in the group"
+        assert sending is not None, "this rank is in the group"
+        assert receiving is not None, "this rank is in the group"
         receiving.wait()
         sending.wait()
         return incoming

@@ -1,8 +1,8 @@
 """The 2D-torus all-reduce of Mikami et al. 2018 (arXiv 1811.05233, section 2.3 and figure 2).
 
-Three steps on a grid of vertical x horizontal workers: reduce-scatter along the row, all-reduce of what is left along the
-column, all-gather along the row. A worker takes 2(H-1) + 2(V-1) steps where a flat ring takes 2(HV-1), and the column
-carries only 1/H of the bucket.
+Three steps on a grid of vertical x horizontal workers: reduce-scatter along the row, all-reduce of what is left along
+the column, all-gather along the row. A worker takes 2(H-1) + 2(V-1) steps where a flat ring takes 2(HV-1), and the
+column carries only 1/H of the bucket.
 """
 
 from typing import Protocol
@@ -35,8 +35,8 @@ class Phases(Protocol):
 def average(bucket: Tensor, phases: Phases) -> None:
     """Average `bucket`, shape (..., n), in place.
 
-    It is padded with zeros so that a row cuts it into equal chunks and a column cuts a chunk into equal parts. Scaled in
-    fp32 by 1/horizontal before it is cast for the row and by 1/vertical before the column, so that no partial sum
+    It is padded with zeros so that a row cuts it into equal chunks and a column cuts a chunk into equal parts. Scaled
+    in fp32 by 1/horizontal before it is cast for the row and by 1/vertical before the column, so that no partial sum
     exceeds the largest gradient and no gradient is divided by all workers at once.
     """
     size = bucket.shape[-1]

@@ -33,7 +33,9 @@ def check_data(path: Path) -> None:
     if not path.is_dir():
         raise UserError(f"data.path {path}: no such folder; `make sample` makes the sample, data.path= names another")
     if not (path / "manifest.json").is_file():
-        raise UserError(f"data.path {path}: no manifest.json in it, so these are not prepared shards; see `make sample`")
+        raise UserError(
+            f"data.path {path}: no manifest.json in it, so these are not prepared shards; see `make sample`"
+        )
 
 
 def _check_choices(config: Config) -> None:
@@ -48,7 +50,9 @@ def _check_choices(config: Config) -> None:
         raise UserError("site.backend=nccl needs site.device=cuda; on CPUs take site.backend=gloo")
     if config.model.name == "small_resnet" and len(config.model.widths) != len(config.model.blocks):
         widths, blocks = len(config.model.widths), len(config.model.blocks)
-        raise UserError(f"model.widths names {widths} layers and model.blocks {blocks}; give one number a layer in both")
+        raise UserError(
+            f"model.widths names {widths} layers and model.blocks {blocks}; give one number a layer in both"
+        )
 
 
 def _one_of(key: str, found: str, valid: Collection[str]) -> None:
@@ -56,8 +60,7 @@ def _one_of(key: str, found: str, valid: Collection[str]) -> None:
         return
     guess = nearest(found, valid)
     raise UserError(
-        f"{key}={found}: no such choice{f', did you mean {guess[0]}?' if guess else ''}; "
-        f"there are {', '.join(valid)}"
+        f"{key}={found}: no such choice{f', did you mean {guess[0]}?' if guess else ''}; there are {', '.join(valid)}"
     )
 
 
@@ -114,7 +117,9 @@ def _check_numbers(config: Config) -> None:
 def _check_window(config: Config) -> None:
     low, high = _pair("data.window.area", config.data.window.area)
     if not 0 < low <= high <= 1:
-        raise UserError(f"data.window.area=[{low:g},{high:g}]: shares of the image's area, 0 < smallest <= largest <= 1")
+        raise UserError(
+            f"data.window.area=[{low:g},{high:g}]: shares of the image's area, 0 < smallest <= largest <= 1"
+        )
     low, high = _pair("data.window.ratio", config.data.window.ratio)
     if not 0 < low <= high:
         raise UserError(f"data.window.ratio=[{low:g},{high:g}]: width : height, 0 < smallest <= largest")

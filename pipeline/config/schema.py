@@ -82,7 +82,7 @@ class OptimConfig:
     momentum: float = MISSING
     """Momentum at `momentum_reference_batch` images an update."""
     momentum_reference_batch: int | None = MISSING
-    """Momentum keeps the noise scale LR*N/(B*(1-m)) when the total batch B leaves this value; null: constant momentum."""
+    """Momentum keeps the noise scale LR*N/(B*(1-m)) when the total batch B leaves this value; null: it is constant."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class AllReduceConfig:
     """How gradients are averaged over the workers."""
 
     name: str = MISSING
-    """`torus`: reduce-scatter on the row, all-reduce on the column, all-gather on the row. `native`: the backend's own."""
+    """`torus`: reduce-scatter on the row, all-reduce on the column, all-gather on the row. `native`: the backend's."""
     wire: str = "fp16"
     """Type of a gradient on the wire: `fp16`, `bf16` or `fp32`."""
     bucket_mb: float = MISSING

@@ -41,9 +41,7 @@ class Decoder:
         self._mean = torch.tensor(config.mean).view(1, 3, 1, 1)
         self._std = torch.tensor(config.std).view(1, 3, 1, 1)
 
-    def batch(
-        self, samples: NDArray[np.int64], windows: NDArray[np.int64], mirrors: NDArray[np.bool_] | None
-    ) -> Batch:
+    def batch(self, samples: NDArray[np.int64], windows: NDArray[np.int64], mirrors: NDArray[np.bool_] | None) -> Batch:
         """samples (n,), windows (n, 4), mirrors (n,) or None. Raises UserError that names a sample it cannot decode."""
         pixels = torch.empty(len(samples), 3, self._size, self._size, dtype=torch.uint8)
         for place, sample in enumerate(samples.tolist()):

@@ -131,7 +131,7 @@ def _copy(index: Index, descriptor: int, written: int) -> int:
         for sample in of_shard:
             image = shard[index.offset[sample] : index.offset[sample] + index.size[sample]]
             if len(image) != index.size[sample]:
-                raise UserError(f"{index.where(sample)}: the shard ends before it; prepare the shards again")
+                raise UserError(f"{index.where(int(sample))}: the shard ends before it; prepare the shards again")
             written += os.pwrite(descriptor, image.tobytes(), written)
     return written
 

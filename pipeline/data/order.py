@@ -54,12 +54,13 @@ def windows(
     ratio = np.exp(_between([np.log(window.ratio[0]), np.log(window.ratio[1])], draws[..., 1]))
     width = np.rint(np.sqrt(area * ratio)).astype(np.int64)
     height = np.rint(np.sqrt(area / ratio)).astype(np.int64)
-    fits = (0 < width) & (width <= widths[:, None]) & (0 < height) & (height <= heights[:, None])
+    fits = (width > 0) & (width <= widths[:, None]) & (height > 0) & (height <= heights[:, None])
     top = (draws[..., 2] * (heights[:, None] - height + 1)).astype(np.int64)
     left = (draws[..., 3] * (widths[:, None] - width + 1)).astype(np.int64)
     candidates = np.stack([top, left, height, width], axis=-1)
     drawn = candidates[np.arange(len(samples)), fits.argmax(axis=1)]
-    return np.where(fits.any(axis=1)[:, None], drawn, _central(widths, heights, window.ratio))
+    any_fits = np.any(fits, axis=1, keepdims=True)
+    return np.where(any_fits, drawn, _central(widths, heights, window.ratio))
 
 
 def mirrors(seed: int, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -73,9 +74,7 @@ def central_windows(widths: NDArray[np.int64], heights: NDArray[np.int64], share
     return np.stack([(heights - side) // 2, (widths - side) // 2, side, side], axis=-1)
 
 
-def uniform(
-    seed: int, epoch: int, samples: NDArray[np.int64], count: int, *, first: int = 0
-) -> NDArray[np.float64]:
+def uniform(seed: int, epoch: int, samples: NDArray[np.int64], count: int, *, first: int = 0) -> NDArray[np.float64]:
     """`count` numbers in [0, 1) for each sample, shape (n, count).
 
     SplitMix64 (Steele, Lea and Flood 2014) over the words (seed, epoch, sample, number): numpy's generators would need
@@ -86,7 +85,7 @@ def uniform(
         state = _mix(state ^ np.uint64(epoch))
         states = _mix(state ^ samples.astype(np.uint64))[:, None]
         words = _mix(states ^ np.arange(first, first + count, dtype=np.uint64))
-    return (words >> np.uint64(11)) * 2.0**-53
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _mix(word: NDArray[np.uint64] | np.uint64) -> NDArray[np.uint64]:

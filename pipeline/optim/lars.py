@@ -6,8 +6,8 @@ For a weight w with gradient g:
     v <- momentum * v + lr * lambda * (g + weight_decay * w)
     w <- w - v
 
-eps joins the denominator only where the denominator is below eps. The learning rate is inside the momentum buffer, as in
-You et al., algorithm 1; PyTorch-style momentum keeps it outside and differs exactly when LR changes. Batch-norm's
+eps joins the denominator only where the denominator is below eps. The learning rate is inside the momentum buffer, as
+in You et al., algorithm 1; PyTorch-style momentum keeps it outside and differs exactly when LR changes. Batch-norm's
 parameters and biases take lambda = 1 and no weight decay. All arithmetic runs as multi-tensor operations.
 """
 

@@ -95,7 +95,11 @@ class ProgressDisplay:
         self._rate = _Rate()
         self._bar: Progress | None = None
         if console.is_terminal:
-            columns = (BarColumn(bar_width=None), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}"))
+            columns = (
+                BarColumn(bar_width=None),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TextColumn("{task.description}"),
+            )
             self._bar = Progress(*columns, console=console, expand=True)
             self._task = self._bar.add_task("starting", total=plan.updates, completed=first_update)
             self._bar.start()
@@ -129,7 +133,8 @@ class ProgressDisplay:
     def _images_left(self, update: int) -> int:
         done = self._plan.updates_by_stage(update)
         return sum(
-            (stage.updates - updates) * stage.total_batch for stage, updates in zip(self._plan.stages, done, strict=True)
+            (stage.updates - updates) * stage.total_batch
+            for stage, updates in zip(self._plan.stages, done, strict=True)
         )
 
 

@@ -1,0 +1,87 @@
+# Torus224. `make help` lists the targets.
+#
+# Variables: EXP=5 (1…6, reference, flash; a list for sweep), ARGS="optim.lr=2.0" (Hydra overrides), WORKERS=, NODES=,
+# SITE=, RESUME=runs/…, RUN=runs/….
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SAMPLE := data/sample/manifest.json
+
+# EXP=5 is exp=exp5, EXP=reference is exp=reference, in lists too.
+experiments = $(shell printf '%s' '$(EXP)' | sed -E 's/(^|,) *([0-9]+)/\1exp\2/g')
+choices = $(if $(EXP),exp=$(experiments)) $(if $(SITE),site=$(SITE)) $(if $(WORKERS),workers=$(WORKERS)) \
+          $(if $(NODES),nodes=$(NODES)) $(if $(RESUME),run.resume=$(RESUME)) $(ARGS)
+
+.PHONY: help
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	echo
+	echo '  EXP=5 (1 to 6, reference, flash), ARGS="optim.lr=2.0" (any key of conf/), RESUME=runs/…, RUN=runs/…'
+
+.PHONY: setup
+setup: $(VENV)/.complete  ## make .venv from requirements.lock (done by every target that needs it)
+
+$(VENV)/.complete: requirements.lock
+	@version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') || { echo 'error: $(PYTHON) does not run; Python 3.11 is needed, name it with PYTHON=' >&2; exit 1; }
+	[ "$$version" = 3.11 ] || { echo "error: Python 3.11 is needed and $(PYTHON) is $$version; name another with PYTHON=" >&2; exit 1; }
+	$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { echo 'error: this Python cannot make virtual environments; install python3-venv' >&2; exit 1; }
+	echo 'setting up .venv: about 7 GB of packages, a few minutes, once'
+	rm -f $@
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	touch $@
+
+.PHONY: sample
+sample: $(SAMPLE)  ## write the sample's images into shards (done by train and sweep)
+
+$(SAMPLE): $(VENV)/.complete pipeline/data/sample.py pipeline/data/shards.py
+	@echo 'writing the sample: 5,000 digits as JPEGs in shards, once'
+	$(BIN)/python -m pipeline.data.sample data/sample
+
+.PHONY: train
+train: $(VENV)/.complete $(SAMPLE)  ## train on this machine: EXP=5, ARGS=, or go on with RESUME=runs/…
+	@$(BIN)/python -m jobs.submit site=local $(choices)
+
+.PHONY: sweep
+sweep: $(VENV)/.complete $(SAMPLE)  ## a Hydra multirun on this machine: EXP=reference,2,5,6 ARGS=
+	@$(BIN)/python -m jobs.submit --multirun site=local $(choices)
+
+.PHONY: evaluate
+evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=runs/…
+	@test -n '$(RUN)' || { echo 'error: name the run: make evaluate RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m pipeline.evaluate '$(RUN)' $(ARGS)
+
+.PHONY: bench
+bench: $(VENV)/.complete $(SAMPLE)  ## the figures of the README: the trainer's step against a bare loop
+	@$(BIN)/python -m bench.step $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.complete  ## ruff (check and format) and mypy
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(VENV)/.complete  ## let ruff format and mend
+	@$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: test
+test: lint $(SAMPLE)  ## lint and all tests but the long ones
+	@$(BIN)/python -m pytest -m 'not long' $(ARGS)
+
+.PHONY: test-long
+test-long: $(VENV)/.complete $(SAMPLE)  ## the tests that take minutes
+	@$(BIN)/python -m pytest -m long $(ARGS)
+
+.PHONY: clean
+clean:  ## remove .venv, the sample and caches; runs stay
+	@rm -rf $(VENV) data/sample .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
