@@ -49,6 +49,10 @@ $(SAMPLE): $(VENV)/.complete pipeline/data/sample.py pipeline/data/shards.py
 train: $(VENV)/.complete $(SAMPLE)  ## train on this machine: EXP=5, ARGS=, or go on with RESUME=runs/…
 	@$(BIN)/python -m jobs.submit site=local $(choices)
 
+.PHONY: render
+render: $(VENV)/.complete  ## show a run without starting it: header, job script, configuration; EXP=5 ARGS=
+	@$(BIN)/python -m jobs.render site=local $(choices)
+
 .PHONY: sweep
 sweep: $(VENV)/.complete $(SAMPLE)  ## a Hydra multirun on this machine: EXP=reference,2,5,6 ARGS=
 	@$(BIN)/python -m jobs.submit --multirun site=local $(choices)

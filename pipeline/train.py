@@ -80,7 +80,7 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     preflight.set_threads(config.site.threads_per_worker)
     me = workers.start(config.site, plan.grid)
     indexes = preflight.read_data(config, plan)
-    train, validation = stage(indexes, me.node_communicator)
+    train, validation = stage(indexes, me.place.node_workers)
     observer = Watcher(config, plan, folder, console) if me.is_head else Silent()
     trainer = Trainer(config, plan, me, folder, (train, validation), observer, stop.is_set)
     observer.start(trainer.update)

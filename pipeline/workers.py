@@ -18,6 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from pipeline.config import Grid
 from pipeline.config.schema import SiteConfig
+from pipeline.data.memory import NodeWorkers
 from pipeline.errors import UserError
 
 PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "TORUS224_WORLD_SIZE")
@@ -27,14 +28,23 @@ PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where this worker runs."""
+
+    rank: int
+    local_rank: int
+    """Among the workers of its node: the GPU it takes."""
+    node: int
+    nodes: int
+    node_workers: NodeWorkers
+    """The workers of its node, for what they share."""
+
+
+@dataclass(frozen=True)
 class Workers:
     """This worker among all."""
 
-    rank: int
-    world_size: int
-    local_rank: int
-    node: int
-    nodes: int
+    place: Place
     grid: Grid
     device: torch.device
     world: dist.ProcessGroup
@@ -43,12 +53,18 @@ class Workers:
     """All workers, for small CPU tensors."""
     row: dist.ProcessGroup
     column: dist.ProcessGroup
-    node_communicator: Any
-    """mpi4py communicator of this node's workers."""
+
+    @property
+    def rank(self) -> int:
+        return self.place.rank
+
+    @property
+    def world_size(self) -> int:
+        return self.grid.workers
 
     @property
     def is_head(self) -> bool:
-        return self.rank == 0
+        return self.place.rank == 0
 
 
 def die_with_launcher() -> None:
@@ -77,25 +93,29 @@ def check_world(size: int, grid: Grid, environment: dict[str, str]) -> None:
 
 
 def start(site: SiteConfig, grid: Grid) -> Workers:
-    """Start MPI and torch.distributed; every rank of the job calls it once."""
+    """Start MPI and, from it, torch.distributed; every rank of the job calls it once."""
     from mpi4py import MPI  # starts MPI: only a rank may import it
 
     world = MPI.COMM_WORLD
     check_world(world.Get_size(), grid, dict(os.environ))
-    rank = world.Get_rank()
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
-    leaders = sorted(set(world.allgather(node.bcast(rank))))
-    my_leader = node.bcast(rank)
-    device = _device(site, node.Get_rank())
-    one_node = len(leaders) == 1
-    if one_node:  # loopback needs no resolvable host name
+    leader = node.bcast(world.Get_rank())
+    leaders = sorted(set(world.allgather(leader)))
+    if len(leaders) == 1:  # loopback needs no resolvable host name
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    store = _store(world, rank, "127.0.0.1" if one_node else socket.getfqdn())
+    store = _store(world, "127.0.0.1" if len(leaders) == 1 else socket.getfqdn())
+    place = Place(world.Get_rank(), node.Get_rank(), leaders.index(leader), len(leaders), node)
+    return connect(site, grid, store, place)
+
+
+def connect(site: SiteConfig, grid: Grid, store: dist.Store, place: Place) -> Workers:
+    """Start torch.distributed on `store` and make the grid's process groups; every worker calls it once."""
+    device = _device(site, place.local_rank)
     dist.init_process_group(
         site.backend,
         store=store,
-        rank=rank,
-        world_size=world.Get_size(),
+        rank=place.rank,
+        world_size=grid.workers,
         device_id=device if device.type == "cuda" else None,
     )
     mesh = init_device_mesh(device.type, (grid.vertical, grid.horizontal), mesh_dim_names=("vertical", "horizontal"))
@@ -103,19 +123,14 @@ def start(site: SiteConfig, grid: Grid) -> Workers:
     assert dist.group.WORLD is not None, "init_process_group made it"
     assert isinstance(control, dist.ProcessGroup), "this rank is in it"
     return Workers(
-        rank=rank,
-        world_size=world.Get_size(),
-        local_rank=node.Get_rank(),
-        node=leaders.index(my_leader),
-        nodes=len(leaders),
-        grid=grid,
-        device=device,
-        world=dist.group.WORLD,
-        control=control,
-        row=mesh.get_group("horizontal"),
-        column=mesh.get_group("vertical"),
-        node_communicator=node,
+        place, grid, device, dist.group.WORLD, control, mesh.get_group("horizontal"), mesh.get_group("vertical")
     )
+
+
+def stop() -> None:
+    """End torch.distributed, when every rank is done."""
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def _device(site: SiteConfig, local_rank: int) -> torch.device:
@@ -131,18 +146,12 @@ def _device(site: SiteConfig, local_rank: int) -> torch.device:
     return torch.device("cuda", local_rank)
 
 
-def _store(world: Any, rank: int, head: str) -> dist.TCPStore:
+def _store(world: Any, head: str) -> dist.TCPStore:
     """A key-value store on the first rank, on a port that the kernel picks while the store holds it."""
     timeout = timedelta(seconds=120)
-    if rank == 0:
+    if world.Get_rank() == 0:
         store = dist.TCPStore(head, 0, is_master=True, wait_for_workers=False, timeout=timeout)
         world.bcast((head, store.port))
         return store
     address, port = world.bcast(None)
     return dist.TCPStore(address, port, is_master=False, timeout=timeout)
-
-
-def stop() -> None:
-    """End torch.distributed, when every rank is done."""
-    dist.barrier()
-    dist.destroy_process_group()

@@ -25,7 +25,7 @@ FOLDER = Path("/dev/shm")
 PREFIX = "torus224-"
 
 
-class Node(Protocol):
+class NodeWorkers(Protocol):
     """The workers of one node, as an mpi4py communicator shows them."""
 
     def Get_rank(self) -> int: ...
@@ -49,7 +49,7 @@ class SampleMemory:
         return self._bytes[start : start + self.index.size[sample]]
 
 
-def stage(indexes: Sequence[Index], node: Node, *, folder: Path = FOLDER) -> list[SampleMemory]:
+def stage(indexes: Sequence[Index], node: NodeWorkers, *, folder: Path = FOLDER) -> list[SampleMemory]:
     """Read the samples of `indexes` into one file in the node's memory; returns one SampleMemory an index.
 
     Called by every worker of the node with the same indexes. Raises UserError where the memory does not suffice or a
