@@ -57,7 +57,7 @@ class Step:
         self._parallel = DistributedDataParallel(
             self.model,
             process_group=workers.world,
-            broadcast_buffers=False,
+            forward_sync_buffers=False,
             bucket_cap_mb=config.allreduce.bucket_mb,
             gradient_as_bucket_view=True,
         )

@@ -80,20 +80,19 @@ def uniform(seed: int, epoch: int, samples: NDArray[np.int64], count: int, *, fi
     SplitMix64 (Steele, Lea and Flood 2014) over the words (seed, epoch, sample, number): numpy's generators would need
     one construction a sample.
     """
-    with np.errstate(over="ignore"):
-        state = _mix(np.uint64(seed))
-        state = _mix(state ^ np.uint64(epoch))
-        states = _mix(state ^ samples.astype(np.uint64))[:, None]
-        words = _mix(states ^ np.arange(first, first + count, dtype=np.uint64))
+    state = _mix(_mix(np.uint64(seed)) ^ np.uint64(epoch))
+    states = _mix(state ^ samples.astype(np.uint64))[:, None]
+    words = _mix(states ^ np.arange(first, first + count, dtype=np.uint64))
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _mix(word: NDArray[np.uint64] | np.uint64) -> NDArray[np.uint64]:
     """SplitMix64's step and finaliser."""
-    word = np.asarray(word, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
+    with np.errstate(over="ignore"):  # arithmetic modulo 2**64
+        word = np.asarray(word, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return word ^ (word >> np.uint64(31))
 
 
 def _between(limits: list[float], draws: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,23 @@
+"""Fixtures of all tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # several worlds of workers share two cores
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def sample() -> Path:
+    """The prepared sample, as `make sample` leaves it."""
+    folder = REPOSITORY / "data" / "sample"
+    assert (folder / "manifest.json").is_file(), "run `make sample` first (`make test` does)"
+    return folder

@@ -1,0 +1,53 @@
+"""Every contradiction of a configuration is one line that says what would be right."""
+
+from pathlib import Path
+
+import pytest
+
+from jobs.compose import compose
+from pipeline.config import check_data
+from pipeline.errors import UserError
+
+REFUSED = {
+    "optim.lr=-1": "optim.lr=-1.0: must be above 0",
+    "optim.lr=nan": "optim.lr=nan: must be above 0",
+    "optim.warmup_epochs=90": "warm-up must be shorter",
+    "optim.momentum=1": "must be from 0 to below 1",
+    "recipe.label_smoothing=1": "must be from 0 to below 1",
+    "recipe.epochs=60": "the last before the end of the run",
+    "recipe.stages=[]": "the first starts at 0",
+    "recipe.stages=[{start_epoch:1,per_worker_batch:16}]": "the first starts at 0",
+    "recipe.stages=[{start_epoch:0,per_worker_batch:0}]": "must be at least 1",
+    "recipe.stages=[{start_epoch:0,per_worker_batch:1}]": "momentum would be below 0",
+    "recipe.workers=2177": "recipe.grid is 34x64 = 2176 workers; recipe.workers is 2177",
+    "allreduce.name=tors": "did you mean torus",
+    "allreduce.wire=fp8": "there are fp16, bf16, fp32",
+    "site.backend=nccl": "needs site.device=cuda",
+    "model.widths=[8,16]": "2 layers and model.blocks",
+    "data.window.area=[0.5,1.5]": "shares of the image's area",
+    "data.window.ratio=[1]": "give .smallest,largest.",
+    "data.validation_crop=1.1": "at most 1",
+    "data.mean=[0]": "one each for red, green and blue",
+    "run.agree_every_updates=0": "must be at least 1",
+    "nodes=2": "site local is one machine",
+    "workers=0": "must be at least 1",
+    "seed=-1": "must be at least 0",
+    "scale=0": "must be at least 1",
+}
+
+
+@pytest.mark.parametrize("word", REFUSED)
+def test_it_is_refused_in_one_line(word: str) -> None:
+    with pytest.raises(UserError, match=REFUSED[word]) as caught:
+        compose([word])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_data_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        check_data(tmp_path / "absent")
+
+
+def test_a_folder_without_shards_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not prepared shards"):
+        check_data(tmp_path)

@@ -1,0 +1,40 @@
+"""The rooms that may not know tensors do not import torch, and the training program does not know its jobs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TORCH_FREE = [
+    "pipeline",
+    "pipeline.config",
+    "pipeline.run_folder",
+    "pipeline.report.console",
+    "jobs.submit",
+    "jobs.render",
+]
+
+
+@pytest.mark.parametrize("room", TORCH_FREE)
+def test_it_imports_without_torch(room: str) -> None:
+    code = f"import {room}, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_pipeline_never_imports_jobs_or_hydra() -> None:
+    for path in (ROOT / "pipeline").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.split(".")[0] in ("jobs", "hydra")], path
+
+
+def test_jobs_import_only_torch_free_rooms() -> None:
+    allowed = ("pipeline.config", "pipeline.run_folder", "pipeline.estimate", "pipeline.report", "pipeline.errors")
+    for path in (ROOT / "jobs").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pipeline"):
+                assert (node.module or "").startswith(allowed), f"{path.name} imports {node.module}"
