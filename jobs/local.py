@@ -41,7 +41,7 @@ def run(folder: RunFolder) -> int:
     if not Path(sys.executable).with_name("mpirun").exists():
         raise UserError(f"no mpirun beside {sys.executable}: run through make, which sets up .venv, or `make setup`")
     process = subprocess.Popen(
-        ["/bin/bash", str(folder.script)], start_new_session=True, env=_environment(), stdin=subprocess.DEVNULL
+        ["/bin/bash", str(folder.script)], start_new_session=True, env=environment(), stdin=subprocess.DEVNULL
     )
     code = _wait(process)
     if code == EXIT_SAVED:
@@ -66,7 +66,7 @@ def _wait(process: "subprocess.Popen[bytes]") -> int:
                 print("\nsaving; press Ctrl-C again to end without it", file=sys.stderr, flush=True)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """What the script inherits: nothing of a scheduler or of another MPI job that this shell may sit in."""
     foreign = ("SLURM_", "SBATCH_", "PMIX_", "PMI_", "OMPI_", "PRTE_", "PBS_", "OPAL_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}

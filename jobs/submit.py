@@ -14,7 +14,6 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
@@ -31,10 +30,6 @@ RESUMABLE = ("run.", "data.path", "data.prefetch_updates")
 
 SEVERITY = {EXIT_DONE: 0, EXIT_SAVED: 1}
 """Of the codes of a multirun the worst is returned; any other code is worse than these."""
-
-
-class SweepStoppedError(Exception):
-    """A run of a multirun was saved on request, so the runs after it are not wanted either."""
 
 
 @dataclass(frozen=True)
@@ -54,28 +49,26 @@ def main() -> int:
 
     @hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
     def task(tree: DictConfig) -> int:
-        sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
-        done.append(run(tree, list(HydraConfig.get().overrides.task), sweeping=sweeping))
-        if sweeping and done[-1].code == EXIT_SAVED:
-            raise SweepStoppedError
+        if done and done[-1].code == EXIT_SAVED:  # whoever stops a run of a sweep does not want those after it
+            return EXIT_SAVED
+        done.append(run(tree, list(HydraConfig.get().overrides.task)))
         return done[-1].code
 
     try:
         task()
-    except UserError as error:
-        return fail(str(error))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         return fail(compose.explain(error, sys.argv[1:]))
-    except SweepStoppedError:
-        fail("saved on request; the rest of the sweep was not started")
     if len(done) > 1:
         rows = [(str(one.folder), one.folder.read_result()) for one in done if one.folder]
         print_comparison(Console(highlight=False, width=None if sys.stdout.isatty() else 160), rows)
     return max((one.code for one in done), key=lambda code: SEVERITY.get(code, 2), default=EXIT_DONE)
 
 
-def run(tree: DictConfig, words: Sequence[str], *, sweeping: bool = False) -> Done:
-    """One run of the application: a new run folder, or an old one to go on with. Raises UserError unless `sweeping`."""
+def run(tree: DictConfig, words: Sequence[str]) -> Done:
+    """One run of the application: a new run folder, or an old one to go on with.
+
+    A mistake is printed here and becomes a code, so that a sweep goes on; raised, Hydra would add lines of its own.
+    """
     folder = None
     try:
         resumed = OmegaConf.select(tree, "run.resume")
@@ -91,8 +84,6 @@ def run(tree: DictConfig, words: Sequence[str], *, sweeping: bool = False) -> Do
             return Done(folder, EXIT_DONE)
         code = local.run(folder)
     except UserError as error:
-        if not sweeping:
-            raise
         return Done(folder, fail(str(error)))
     print(f"run folder: {folder}", flush=True)
     return Done(folder, code)

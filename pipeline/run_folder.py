@@ -100,9 +100,13 @@ class RunFolder:
         return self.attempts / str(max(numbers)) if numbers else None
 
     def errors(self) -> list[str]:
-        """The lines that ranks of the newest attempt left before they stopped, by rank."""
+        """The lines that ranks of the newest attempt left before they stopped: the cause first.
+
+        When one rank stops, others fail because of it; what a user can mend comes before faults, the earlier first.
+        """
         attempt = self.latest_attempt()
-        paths = sorted((attempt / "errors").glob("rank-*"), key=lambda path: int(path.name[5:])) if attempt else []
+        paths = list((attempt / "errors").glob("rank-*")) if attempt else []
+        paths.sort(key=lambda path: (path.suffix == ".fault", path.stat().st_mtime_ns))
         return [path.read_text().strip() for path in paths]
 
     def read_result(self) -> dict[str, Any] | None:
@@ -114,13 +118,16 @@ class RunFolder:
             return None
 
 
-def write_error(attempt: Path | None, rank: int, line: str) -> None:
-    """Leave a rank's last line where the job script and a person find it; mpirun shows neither to its caller."""
+def write_error(attempt: Path | None, rank: int, line: str, *, fault: bool) -> None:
+    """Leave a rank's last line where a person finds it; mpirun shows it to nobody.
+
+    fault: whether the program failed, and not something that a user can mend.
+    """
     if attempt is None:
         return
     folder = attempt / "errors"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"rank-{rank}").write_text(line + "\n")
+    (folder / f"rank-{rank}{'.fault' if fault else ''}").write_text(line + "\n")
 
 
 def write_atomically(path: Path, text: str) -> None:

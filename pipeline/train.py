@@ -35,15 +35,20 @@ def main(arguments: list[str]) -> int:
     try:
         return _attempt(folder, attempt, console, stop, float(os.environ.get("TORUS224_STARTED", began)))
     except UserError as error:
-        line = str(error)
+        line, fault = str(error), False
     except Exception as error:
         traceback.print_exc()
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        line = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}: {str(error).splitlines()[:1]}; "
-        line += f"see {folder.rank_log(rank)}"
-    write_error(attempt, rank, f"rank {rank}: {line}")
+        line, fault = f"{describe_fault(error)}; see {folder.rank_log(rank)}", True
+    write_error(attempt, rank, f"rank {rank}: {line}", fault=fault)
     print(f"error: {line}", file=sys.stderr, flush=True)
     return EXIT_FAILED
+
+
+def describe_fault(error: Exception) -> str:
+    """One line on a fault of ours: its kind, its first words and where it arose."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    words = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}: {words}"
 
 
 def launched_rank(environment: Mapping[str, str]) -> int:

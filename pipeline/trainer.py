@@ -9,7 +9,7 @@ save, validate, write the result
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pipeline import checkpoint
 from pipeline.config import Config, Plan
-from pipeline.data.loader import TrainingLoader, validation_batches
+from pipeline.data.loader import Batch, TrainingLoader, validation_batches
 from pipeline.data.memory import SampleMemory
 from pipeline.metrics import Totals, UpdateLine
 from pipeline.optim.schedule import Position, position
@@ -81,7 +81,20 @@ class Trainer:
     def run(self) -> Ending:
         """Train to the end of the run, of the part that was asked for, or until a request to stop."""
         last = self._last_update()
-        loader = TrainingLoader(
+        loader = self.loader()
+        batches = iter(loader)
+        requested = False
+        self.start_clock()
+        try:
+            while self.update < last and not requested:
+                requested = self.advance(batches)
+        finally:
+            loader.close()
+        return self._end(requested)
+
+    def loader(self) -> TrainingLoader:
+        """This worker's batches from the next update on."""
+        return TrainingLoader(
             self._train,
             self._config.data,
             self._plan,
@@ -89,22 +102,21 @@ class Trainer:
             worker=self._workers.rank,
             first_update=self.update,
         )
-        batches = iter(loader)
-        requested = False
+
+    def start_clock(self) -> None:
+        """Loop time counts from here."""
         self._started = time.perf_counter()
-        try:
-            while self.update < last and not requested:
-                asked = time.perf_counter()
-                micro_batches = next(batches)
-                self._waited_for_data_s += time.perf_counter() - asked
-                here = position(self._config.optim, self._plan, self.update)
-                outcome = self._step.update(micro_batches, here)
-                self.update += 1
-                self._undisclosed.append((self.update, here, outcome, self._loop_s()))
-                requested = self._after_update(here)
-        finally:
-            loader.close()
-        return self._end(requested)
+
+    def advance(self, batches: Iterator[list[Batch]]) -> bool:
+        """Do the next update and what is due after it; returns whether a stop was requested anywhere."""
+        asked = time.perf_counter()
+        micro_batches = next(batches)
+        self._waited_for_data_s += time.perf_counter() - asked
+        here = position(self._config.optim, self._plan, self.update)
+        outcome = self._step.update(micro_batches, here)
+        self.update += 1
+        self._undisclosed.append((self.update, here, outcome, self._loop_s()))
+        return self._after_update(here)
 
     def _resume(self) -> int:
         """Take up the newest checkpoint; returns its updates, 0 where there is none."""

@@ -1,0 +1,102 @@
+"""The job script, run by a real bash with stand-ins for mpirun."""
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.script import quote, render
+from pipeline.run_folder import RunFolder
+
+
+def script(folder: RunFolder, launch: list[str]) -> Path:
+    text = render(folder=folder, repository=Path.cwd(), launch=launch, threads=1, title="a test")
+    folder.script.write_text(text)
+    return folder.script
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "a run's $HOME; `folder`")
+
+
+def last_exit(folder: RunFolder) -> str:
+    attempt = folder.latest_attempt()
+    assert attempt is not None
+    return (attempt / "exit").read_text().strip()
+
+
+@pytest.mark.parametrize("code", [0, 1, 85, 137])
+def test_it_writes_and_returns_the_launchers_code(folder: RunFolder, code: int) -> None:
+    path = script(folder, ["bash", "-c", f"exit {code}"])
+    assert subprocess.run(["bash", str(path)], check=False).returncode == code
+    assert last_exit(folder) == str(code)
+
+
+def test_every_start_is_an_attempt_of_its_own(folder: RunFolder) -> None:
+    path = script(folder, ["true"])
+    for _ in range(3):
+        subprocess.run(["bash", str(path)], check=True)
+    assert sorted(one.name for one in folder.attempts.iterdir()) == ["0", "1", "2"]
+
+
+def test_hostile_words_reach_the_launcher_as_they_are(folder: RunFolder) -> None:
+    words = ["$(touch bad)", "`id`", "a b", "'quoted'", '"double"', "back\\slash", "new\nline", "*", ";exit 3", "é"]
+    path = script(folder, ["printf", "%s\\0", *words])
+    done = subprocess.run(["bash", str(path)], check=True, capture_output=True)
+    assert done.stdout.decode().split("\0")[:-1] == words
+
+
+def test_usr2_reaches_the_launcher_and_its_code_comes_back(folder: RunFolder) -> None:
+    launcher = "trap 'exit 85' USR2; touch \"$1\"; while :; do sleep 0.05; done"
+    ready = folder.path / "ready"
+    path = script(folder, ["bash", "-c", launcher, "launcher", str(ready)])
+    process = subprocess.Popen(["bash", str(path)])
+    wait_for(ready)
+    process.send_signal(signal.SIGUSR2)
+    assert process.wait(10) == 85
+    assert last_exit(folder) == "85"
+
+
+def test_a_second_signal_does_not_lose_the_code(folder: RunFolder) -> None:
+    launcher = "trap 'sleep 0.3; exit 85' USR2; touch \"$1\"; while :; do sleep 0.05; done"
+    ready = folder.path / "ready"
+    path = script(folder, ["bash", "-c", launcher, "launcher", str(ready)])
+    process = subprocess.Popen(["bash", str(path)])
+    wait_for(ready)
+    for _ in range(3):
+        process.send_signal(signal.SIGUSR2)
+        time.sleep(0.05)
+    assert process.wait(10) == 85
+
+
+def test_term_ends_the_launcher(folder: RunFolder) -> None:
+    ready = folder.path / "ready"
+    path = script(folder, ["bash", "-c", 'touch "$1"; exec sleep 60', "launcher", str(ready)])
+    process = subprocess.Popen(["bash", str(path)])
+    wait_for(ready)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 128 + signal.SIGTERM
+    assert last_exit(folder) == str(128 + signal.SIGTERM)
+
+
+def test_its_syntax_is_right_and_it_never_uses_usr1(folder: RunFolder) -> None:
+    path = script(folder, ["true"])
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    assert "USR1" not in path.read_text()
+
+
+def test_quote_round_trips_through_a_shell() -> None:
+    words = ["a b", "$x", "", "'"]
+    shown = subprocess.run(["bash", "-c", f"printf '%s\\0' {quote(words)}"], check=True, capture_output=True)
+    assert shown.stdout.decode().split("\0")[:-1] == words
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(200):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{path} never came")
