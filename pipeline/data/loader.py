@@ -21,6 +21,9 @@ from pipeline.data.decode_torchvision import UndecodableError, decode
 from pipeline.data.memory import SampleMemory
 from pipeline.errors import UserError
 
+SAMPLES_AT_ONCE = 4096
+"""Samples whose windows are drawn in one call: drawing them batch by batch costs as much as decoding a few images."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -41,18 +44,21 @@ class Decoder:
         self._mean = torch.tensor(config.mean).view(1, 3, 1, 1)
         self._std = torch.tensor(config.std).view(1, 3, 1, 1)
 
-    def batch(self, samples: NDArray[np.int64], windows: NDArray[np.int64], mirrors: NDArray[np.bool_] | None) -> Batch:
-        """samples (n,), windows (n, 4), mirrors (n,) or None. Raises UserError that names a sample it cannot decode."""
-        pixels = torch.empty(len(samples), 3, self._size, self._size, dtype=torch.uint8)
-        for place, sample in enumerate(samples.tolist()):
-            mirror = mirrors is not None and bool(mirrors[place])
-            try:
-                pixels[place] = decode(self._memory.image(sample), windows[place], mirror=mirror, size=self._size)
-            except UndecodableError as error:
-                raise UserError(f"sample {self._memory.index.where(sample)} cannot be decoded: {error}") from None
-        images = pixels.to(torch.float32, memory_format=torch.channels_last)
+    def batch(self, samples: NDArray[np.int64], windows: NDArray[np.int64], mirrors: NDArray[np.bool_]) -> Batch:
+        """samples (n,), windows (n, 4), mirrors (n,). Raises UserError that names a sample it cannot decode."""
+        decoded = [
+            self._decode(sample, window, mirror)
+            for sample, window, mirror in zip(samples.tolist(), windows.tolist(), mirrors.tolist(), strict=True)
+        ]
+        images = torch.cat(decoded).to(torch.float32, memory_format=torch.channels_last)
         images.sub_(self._mean).div_(self._std)
         return Batch(images, torch.from_numpy(self._memory.index.label[samples]))
+
+    def _decode(self, sample: int, window: list[int], mirror: bool) -> Tensor:
+        try:
+            return decode(self._memory.image(sample), window, mirror=mirror, size=self._size)
+        except UndecodableError as error:
+            raise UserError(f"sample {self._memory.index.where(sample)} cannot be decoded: {error}") from None
 
 
 class TrainingLoader:
@@ -98,20 +104,31 @@ class TrainingLoader:
             self._ready.put(error)
 
     def _updates(self, first_update: int) -> Iterator[list[Batch]]:
-        known, permutation = -1, np.empty(0, dtype=np.int64)
-        for update in range(first_update, self._plan.updates):
-            epoch, inside = self._plan.position(update)
-            if epoch != known:
-                known, permutation = epoch, order.permutation(self._seed, epoch, self._plan.samples)
-            stage = self._plan.stage_at(epoch)
-            samples = order.update_samples(permutation, inside, stage)
-            yield [self._training_batch(epoch, part) for part in order.worker_samples(samples, self._worker, stage)]
+        epoch, inside = self._plan.position(first_update)
+        for number in range(epoch, self._plan.epochs):
+            yield from self._epoch(number, inside if number == epoch else 0)
 
-    def _training_batch(self, epoch: int, samples: NDArray[np.int64]) -> Batch:
-        widths, heights = self._index.width[samples], self._index.height[samples]
-        windows = order.windows(self._seed, epoch, samples, widths, heights, self._config.window)
-        mirrors = order.mirrors(self._seed, epoch, samples) if self._config.mirror else None
-        return self._decoder.batch(samples, windows, mirrors)
+    def _epoch(self, epoch: int, first: int) -> Iterator[list[Batch]]:
+        """The updates of an epoch from its update `first` on."""
+        stage = self._plan.stage_at(epoch)
+        permutation = order.permutation(self._seed, epoch, self._plan.samples)
+        mine = [
+            order.worker_samples(order.update_samples(permutation, update, stage), self._worker, stage)
+            for update in range(first, stage.updates_per_epoch)
+        ]
+        at_once = max(1, SAMPLES_AT_ONCE // (stage.micro_batches * stage.per_worker_batch))
+        for start in range(0, len(mine), at_once):
+            yield from self._decode_updates(epoch, np.stack(mine[start : start + at_once]))
+
+    def _decode_updates(self, epoch: int, samples: NDArray[np.int64]) -> Iterator[list[Batch]]:
+        """samples: (updates, micro_batches, per_worker_batch)."""
+        flat = samples.ravel()
+        widths, heights = self._index.width[flat], self._index.height[flat]
+        windows = order.windows(self._seed, epoch, flat, widths, heights, self._config.window)
+        mirrors = order.mirrors(self._seed, epoch, flat) if self._config.mirror else np.zeros(len(flat), dtype=bool)
+        of_updates = zip(samples, windows.reshape(*samples.shape, 4), mirrors.reshape(samples.shape), strict=True)
+        for parts in of_updates:
+            yield [self._decoder.batch(*part) for part in zip(*parts, strict=True)]
 
 
 def validation_batches(
@@ -123,4 +140,5 @@ def validation_batches(
     for first in range(0, len(mine), batch):
         samples = mine[first : first + batch]
         widths, heights = memory.index.width[samples], memory.index.height[samples]
-        yield decoder.batch(samples, order.central_windows(widths, heights, config.validation_crop), None)
+        unmirrored = np.zeros(len(samples), dtype=bool)
+        yield decoder.batch(samples, order.central_windows(widths, heights, config.validation_crop), unmirrored)
