@@ -56,11 +56,14 @@ class RunFolder:
         a folder that cannot be made.
         """
         wanted = Path(path).absolute()
+        try:
+            wanted.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"run.dir {path} cannot be made: {error.strerror}") from None
         names = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
         for candidate in chain([wanted], names):
             folder = cls(candidate)
             try:
-                folder.path.parent.mkdir(parents=True, exist_ok=True)
                 folder.path.mkdir(mode=0o700)
                 for inner in (folder.log, folder.checkpoints, folder.attempts):
                     inner.mkdir()

@@ -6,7 +6,6 @@ Sums run in fp32 and are rounded to the wire's type once a hop.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -68,19 +67,16 @@ class GroupRing(Ring):
     """A ring over a torch.distributed process group, by point-to-point messages."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
-        ranks: Sequence[int] = dist.get_process_group_ranks(group)
-        position = dist.get_rank(group)
-        super().__init__(len(ranks), position)
+        super().__init__(group.size(), group.rank())
         self._group = group
-        self._next = ranks[(position + 1) % self.size]
-        self._previous = ranks[(position - 1) % self.size]
+        self._next = (self.position + 1) % self.size
+        self._previous = (self.position - 1) % self.size
 
     def exchange(self, outgoing: Tensor) -> Tensor:
+        # The group's own calls: dist.isend and irecv check and log what cannot differ here, for as long as a hop takes.
         incoming = torch.empty_like(outgoing)
-        sending = dist.isend(outgoing, self._next, group=self._group)
-        receiving = dist.irecv(incoming, self._previous, group=self._group)
-        assert sending is not None, "this rank is in the group"
-        assert receiving is not None, "this rank is in the group"
+        sending = self._group.send([outgoing], self._next, 0)
+        receiving = self._group.recv([incoming], self._previous, 0)
         receiving.wait()
         sending.wait()
         return incoming

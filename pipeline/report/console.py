@@ -1,5 +1,6 @@
 """A run on a console: its header, a live bar on a terminal or plain lines in a log, a table at the end. Torch-free."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -91,8 +92,8 @@ class ProgressDisplay:
         self._console = console
         self._plan = plan
         self._every_s = every_s
-        self._last_line_s = 0.0
-        self._rate = _Rate()
+        self._last_line_s = -math.inf
+        self._rate = _Rate(first_update)
         self._bar: Progress | None = None
         if console.is_terminal:
             columns = (
@@ -123,11 +124,11 @@ class ProgressDisplay:
             self._bar.stop()
 
     def _describe(self, line: Mapping[str, Any], per_s: float) -> str:
-        left = self._images_left(line["update"]) / per_s if per_s else 0.0
+        left = timedelta(seconds=round(self._images_left(line["update"]) / per_s)) if per_s else "unknown"
         return (
             f"epoch {line['epoch']:.1f}/{self._plan.epochs} update {line['update']}/{self._plan.updates} "
             f"loss {line['loss']:.3f} LR {line['lr']:.3f} momentum {line['momentum']:.3f} batch {line['batch']} "
-            f"{per_s:,.0f} images/s ETA {timedelta(seconds=round(left))}"
+            f"{per_s:,.0f} images/s ETA {left}"
         )
 
     def _images_left(self, update: int) -> int:
@@ -141,13 +142,13 @@ class ProgressDisplay:
 class _Rate:
     """Images a second over the last seconds."""
 
-    def __init__(self) -> None:
-        self._points: list[tuple[float, int]] = []
+    def __init__(self, first_update: int) -> None:
+        self._points: list[tuple[float, int]] = [(0.0, 0)]
         self._images = 0
-        self._update: int | None = None
+        self._update = first_update
 
     def add(self, update: int, batch: int, time_s: float) -> float:
-        self._images += batch * (update - self._update if self._update is not None else 0)
+        self._images += batch * (update - self._update)
         self._update = update
         self._points = [point for point in self._points if point[0] > time_s - 10] + [(time_s, self._images)]
         first_s, first_images = self._points[0]

@@ -1,0 +1,100 @@
+"""What a person reads: the header names what runs, lines come in a log, tables keep values apart."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from jobs.compose import compose
+from pipeline.config import make_plan
+from pipeline.report.console import ProgressDisplay, print_comparison, print_header, print_result
+
+RESULT: dict[str, Any] = {
+    "experiment": "exp5", "scale_model": True, "gpus": 2176, "workers": 4, "grid": {"vertical": 2, "horizontal": 2},
+    "updates": 2010, "updates_by_stage": [1110, 570, 330], "skipped_updates": 3, "top1": 97.25,
+    "validation_images": 1000, "wall_time_s": 101.0, "loop_time_s": 90.0, "images_per_s": 2421.4,
+    "communication_share": 0.123,
+}  # fmt: skip
+
+
+def text_of(stream: io.StringIO) -> str:
+    return " ".join(stream.getvalue().split())
+
+
+def plain() -> tuple[Console, io.StringIO]:
+    stream = io.StringIO()
+    return Console(file=stream, width=140, force_terminal=False), stream
+
+
+def line(update: int, time_s: float, batch: int = 64) -> dict[str, float | int]:
+    return {
+        "update": update, "epoch": update / 37, "loss": 0.5, "lr": 3.1, "momentum": 0.9, "batch": batch,
+        "time_s": time_s,
+    }  # fmt: skip
+
+
+def test_a_full_size_header_never_says_scale_model() -> None:
+    console, stream = plain()
+    config = compose(["exp=exp5", "scale=null", "workers=16"])
+    print_header(console, config, make_plan(config))
+    text = text_of(stream)
+    assert "exp5: full size" in text
+    assert "scale model" not in text
+    assert "16 for 2,176 virtual ones" in text
+    assert "16 x 136 a worker, 34,816 in all from epoch 0" in text
+
+
+def test_progress_lines_are_plain_and_a_few_seconds_apart() -> None:
+    console, stream = plain()
+    display = ProgressDisplay(console, make_plan(compose(["exp=exp5"])), first_update=0, every_s=1e6)
+    for update in (10, 20, 30):
+        display.show(line(update, update / 10))
+    display.show(line(2010, 201))
+    display.close()
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2  # the first and the last
+    assert lines[-1].startswith("epoch 54.3/90 update 2010/2010 loss 0.500 LR 3.100 momentum 0.900 batch 64")
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_the_rate_and_the_eta_are_of_the_last_seconds() -> None:
+    console, stream = plain()
+    display = ProgressDisplay(console, make_plan(compose(["exp=exp5"])), first_update=0, every_s=0)
+    display.show(line(10, 1.0))
+    display.show(line(20, 2.0))
+    # 10 updates of 64 images in 1 s; left: 1090 of 64, 570 of 128, 330 of 224 = 216,640 images, 338.5 s.
+    assert "640 images/s ETA 0:05:38" in stream.getvalue()
+
+
+def test_a_terminal_gets_a_live_bar() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=140, force_terminal=True)
+    display = ProgressDisplay(console, make_plan(compose(["exp=exp5"])), first_update=0, every_s=1e6)
+    display.show(line(1005, 50.0))
+    display.close()
+    assert "\x1b" in stream.getvalue()
+    assert "50%" in stream.getvalue()
+    assert "update 1005/2010" in stream.getvalue()
+
+
+def test_the_result_says_that_it_is_a_scale_model_and_what_was_skipped() -> None:
+    console, stream = plain()
+    print_result(console, RESULT)
+    text = text_of(stream)
+    for part in (
+        "scale model of 2176 GPUs, result",
+        "97.25 % of 1,000",
+        "2,010 (1,110 + 570 + 330)",
+        "3 updates whose",
+    ):
+        assert part in text, part
+
+
+def test_a_run_without_a_result_appears_as_such_in_a_comparison() -> None:
+    console, stream = plain()
+    print_comparison(console, [("runs/a", RESULT), ("runs/b", None), ("runs/c", RESULT | {"scale_model": False})])
+    text = text_of(stream)
+    assert "of 2176 GPUs" in text
+    assert "no, full size" in text
+    assert "no result" in text
+    assert "runs/b" in text

@@ -1,0 +1,83 @@
+"""Checkpoints: whole or absent, the newest kept, damage and strangers named."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from jobs.compose import compose
+from pipeline import checkpoint
+from pipeline.config import make_plan
+from pipeline.errors import UserError
+from pipeline.run_folder import RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run")
+
+
+def state(update: int, *words: str) -> checkpoint.State:
+    plan = checkpoint.describe(make_plan(compose(["exp=exp5", *words])))
+    return checkpoint.State(update, {"fc.bias": torch.arange(3.0)}, {}, {}, None, plan)
+
+
+def test_what_is_saved_is_what_plain_torch_load_reads(folder: RunFolder) -> None:
+    path = checkpoint.save(folder, state(7), keep=2)
+    content = torch.load(path, weights_only=True)
+    assert torch.equal(content["model"]["fc.bias"], torch.arange(3.0))
+    assert content["update"] == 7
+    assert "batch_norm" not in content
+
+
+def test_only_the_newest_are_kept(folder: RunFolder) -> None:
+    for update in (10, 20, 30, 40):
+        checkpoint.save(folder, state(update), keep=2)
+    assert folder.saved_updates() == [30, 40]
+
+
+def test_the_newest_is_loaded_and_none_where_there_is_none(folder: RunFolder) -> None:
+    plan = make_plan(compose(["exp=exp5"]))
+    assert checkpoint.load_latest(folder, plan) is None
+    for update in (10, 20):
+        checkpoint.save(folder, state(update), keep=2)
+    loaded = checkpoint.load_latest(folder, plan)
+    assert loaded is not None
+    assert loaded.update == 20
+
+
+def test_another_grids_checkpoint_is_refused(folder: RunFolder) -> None:
+    checkpoint.save(folder, state(10), keep=2)
+    with pytest.raises(UserError, match="was saved with grid 2x2, this run has 1x4"):
+        checkpoint.load_latest(folder, make_plan(compose(["exp=exp5", "grid.vertical=1"])))
+
+
+def test_a_damaged_one_is_named(folder: RunFolder) -> None:
+    path = checkpoint.save(folder, state(10), keep=2)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(UserError, match=r"update-000010.pt cannot be read"):
+        checkpoint.read(path)
+
+
+def test_a_pickle_that_would_run_code_is_refused(folder: RunFolder) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return os.system, ("true",)
+
+    path = folder.checkpoint(1)
+    torch.save({"update": Evil()}, path)
+    with pytest.raises(UserError, match="cannot be read"):
+        checkpoint.read(path)
+
+
+def test_a_full_disk_leaves_the_old_one_and_no_scrap(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint.save(folder, state(10), keep=2)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"update-000020.pt cannot be written: No space left on device"):
+        checkpoint.save(folder, state(20), keep=2)
+    assert [path.name for path in folder.checkpoints.iterdir()] == ["update-000010.pt"]

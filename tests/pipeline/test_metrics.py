@@ -1,0 +1,36 @@
+"""metrics.jsonl: whole lines, and what a dead attempt wrote beyond its checkpoint is dropped."""
+
+from pathlib import Path
+
+from pipeline.metrics import MetricsFile, Totals, UpdateLine, earlier_totals, read_metrics, save_totals
+from pipeline.run_folder import RunFolder
+
+
+def line(update: int) -> UpdateLine:
+    return UpdateLine(update, update / 37, 0.5, 10.0, 3.1, 0.9, 64, 1024.0, False, 0.1)
+
+
+def test_a_resumed_attempt_drops_what_lies_beyond_its_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first = MetricsFile(path, 0)
+    first.write([line(update) for update in range(1, 8)])
+    first.close()
+    with path.open("a") as file:
+        file.write('{"update": 8, "lo')  # a rank killed while it wrote
+    again = MetricsFile(path, 5)
+    again.write([line(6)])
+    again.close()
+    assert [one["update"] for one in read_metrics(path)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_totals_are_added_up_over_the_attempts_before(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    for number, seconds in enumerate((10.0, 20.0, 99.0)):
+        (folder.attempts / str(number)).mkdir()
+        save_totals(folder.attempts / str(number), Totals(updates=5, images=320, loop_time_s=seconds))
+    total = earlier_totals(folder, folder.attempts / "2")
+    assert (total.updates, total.images, total.loop_time_s) == (10, 640, 30.0)
+
+
+def test_a_run_outside_a_job_has_no_attempt_to_write_to() -> None:
+    save_totals(None, Totals())

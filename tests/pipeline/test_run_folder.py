@@ -1,0 +1,71 @@
+"""The run folder: private, never taken twice, and the cause of a failure comes first."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.run_folder import RunFolder, write_atomically, write_error
+
+
+def test_it_is_private_and_never_taken_twice(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "a" / "run")
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    with pytest.raises(UserError, match=r"exists already; name another, or go on with it by RESUME="):
+        RunFolder.create(tmp_path / "a" / "run")
+
+
+def test_an_unnamed_run_takes_the_next_free_name(tmp_path: Path) -> None:
+    names = [RunFolder.create(tmp_path / "run", rename=True).path.name for _ in range(3)]
+    assert names == ["run", "run-2", "run-3"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be made: (File exists|Not a directory)"):
+        RunFolder.create(tmp_path / "file" / "run")
+
+
+def test_what_is_no_run_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such run folder"):
+        RunFolder.open(tmp_path / "absent")
+    with pytest.raises(UserError, match="so it is not a run folder"):
+        RunFolder.open(tmp_path)
+
+
+def test_checkpoints_are_listed_by_update(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    for update in (500, 1_000_000, 1000):
+        folder.checkpoint(update).write_text("")
+    folder.model.write_text("")
+    assert folder.saved_updates() == [500, 1000, 1_000_000]
+
+
+def test_the_newest_attempt_is_the_highest_number(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    assert folder.latest_attempt() is None
+    for number in (9, 10, 2):
+        (folder.attempts / str(number)).mkdir()
+    assert folder.latest_attempt() == folder.attempts / "10"
+
+
+def test_the_cause_comes_before_what_failed_because_of_it(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    attempt = folder.attempts / "0"
+    attempt.mkdir()
+    write_error(attempt, 0, "rank 0: connection closed", fault=True)
+    write_error(attempt, 3, "rank 3: later", fault=False)
+    write_error(attempt, 2, "rank 2: the image is bad", fault=False)
+    for name, time in (("rank-0.fault", 1), ("rank-3", 3), ("rank-2", 2)):
+        os.utime(attempt / "errors" / name, (time, time))
+    assert folder.errors() == ["rank 2: the image is bad", "rank 3: later", "rank 0: connection closed"]
+
+
+def test_a_result_is_whole_or_absent(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    assert folder.read_result() is None
+    write_atomically(folder.result, '{"top1": 97.5}\n')
+    assert folder.read_result() == {"top1": 97.5}
+    assert [path.name for path in folder.path.iterdir() if path.is_file()] == ["result.json"]
