@@ -24,7 +24,7 @@ def test_an_unnamed_run_takes_the_next_free_name(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be made: (File exists|Not a directory)"):
+    with pytest.raises(UserError, match=r"cannot be made: (File exists|Not a directory)"):
         RunFolder.create(tmp_path / "file" / "run")
 
 
