@@ -15,10 +15,14 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from pipeline.config import Config, check
 from pipeline.config.schema import keys
 from pipeline.errors import UserError, nearest
+
+REFUSALS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
+"""What Hydra, OmegaConf and YAML raise for a configuration that they do not take."""
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONF = REPOSITORY / "conf"
@@ -27,11 +31,13 @@ CONF = REPOSITORY / "conf"
 def register() -> None:
     """Make pipeline.config's dataclasses the `schema` that conf/config.yaml starts from.
 
-    The empty `user` stands in where there is no conf/user.yaml: Hydra looks in conf/ first, and an optional entry of a
-    defaults list must be a group.
+    An empty `user` stands in where there is no conf/user.yaml: an optional entry of a defaults list must be a group.
     """
-    ConfigStore.instance().store(name="schema", node=Config)
-    ConfigStore.instance().store(name="user", node={})
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Config)
+    store.repo.pop("user.yaml", None)
+    if not (CONF / "user.yaml").exists():
+        store.store(name="user", node={})
 
 
 def compose(overrides: Sequence[str]) -> Config:
@@ -42,7 +48,7 @@ def compose(overrides: Sequence[str]) -> Config:
             return to_config(hydra.compose("config", list(overrides)))
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             return to_config(hydra.compose("config", list(overrides)))
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except REFUSALS as error:
         raise UserError(explain(error, overrides)) from None
 
 
@@ -69,6 +75,10 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
         return _explain_group_number(overrides)
     if isinstance(error, MissingConfigException):
         return _explain_missing(error)
+    if isinstance(error, YAMLError):
+        return f"conf/ is not valid YAML: {' '.join(text.split())}"
+    if text.startswith("Ambiguous value"):
+        return f"{text.splitlines()[0]}: a list makes several runs, which is `make sweep EXP=…`"
     if isinstance(error, OverrideParseException):
         return f"{error.override}: {text.splitlines()[0]}; overrides look like optim.lr=2.0"
     cause = str(error.__cause__ or "")

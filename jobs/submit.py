@@ -13,9 +13,7 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from jobs import compose, environment, local
@@ -56,7 +54,7 @@ def main() -> int:
 
     try:
         task()
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except compose.REFUSALS as error:
         return fail(compose.explain(error, sys.argv[1:]))
     if len(done) > 1:
         rows = [(str(one.folder), one.folder.read_result()) for one in done if one.folder]

@@ -76,6 +76,7 @@ class Trainer:
         self._undisclosed: list[tuple[int, Position, Outcome, float]] = []
         self._totals = Totals()
         self._waited_for_data_s = 0.0
+        self._averaged = True  # whether all workers hold the same batch-norm statistics just now
         self.update = self._resume()
 
     def run(self) -> Ending:
@@ -114,6 +115,7 @@ class Trainer:
         self._waited_for_data_s += time.perf_counter() - asked
         here = position(self._config.optim, self._plan, self.update)
         outcome = self._step.update(micro_batches, here)
+        self._averaged = False
         self.update += 1
         self._undisclosed.append((self.update, here, outcome, self._loop_s()))
         return self._after_update(here)
@@ -128,6 +130,7 @@ class Trainer:
         self._step.scaler.load_state_dict(state.scaler)
         if state.batch_norm is not None:
             self._step.batch_norm.restore(state.batch_norm[self._workers.rank].to(self._workers.device))
+            self._averaged = False
         return state.update
 
     def _last_update(self) -> int:
@@ -148,27 +151,25 @@ class Trainer:
         requested = False
         if agreeing:
             requested = self._disclose()
-            self._step.batch_norm.average()
+            self._average()
         finished = self.update == self._plan.updates
         every = run.validate_every_epochs
         if epoch_ends and every and (here.epoch + 1) % every == 0 and not finished:
             counts = self._validate()
             self._observer.validated(here.epoch + 1, percent(counts))
         if requested or self.update % run.checkpoint_every_updates == 0:
-            self._save(averaged=agreeing)
+            self._save()
         return requested
 
     def _end(self, requested: bool) -> Ending:
         """Save what is not saved yet, validate, add up."""
-        averaged = not self._undisclosed
         self._disclose()
         self._totals.loop_time_s = self._loop_s()
         if not requested and self._folder.saved_updates()[-1:] != [self.update]:
-            self._save(averaged=averaged)
+            self._save()
         counts = None
         if not requested:
-            if not averaged:
-                self._step.batch_norm.average()
+            self._average()
             counts = self._validate()
             self._observer.validated(self.update_epoch(), percent(counts))
         self._step.all_reduce.close()
@@ -230,6 +231,12 @@ class Trainer:
             )
         return lines
 
+    def _average(self) -> None:
+        """Average batch-norm statistics over the workers, unless they are alike already."""
+        if not self._averaged:
+            self._step.batch_norm.average()
+            self._averaged = True
+
     def _validate(self) -> Tensor:
         """(correct, seen) over all workers; batch-norm statistics must have been averaged."""
         batches = validation_batches(
@@ -243,11 +250,11 @@ class Trainer:
         dist.all_reduce(counts, group=self._workers.control)
         return counts
 
-    def _save(self, *, averaged: bool) -> None:
-        """Write a checkpoint; `averaged`: whether workers hold the same batch-norm statistics just now."""
+    def _save(self) -> None:
+        """Write a checkpoint, with every worker's batch-norm statistics where they differ."""
         own = self._step.batch_norm.flatten()
         gathered = None
-        if not averaged and self._workers.world_size > 1:
+        if not self._averaged and self._workers.world_size > 1:
             rows = [torch.empty_like(own, device="cpu") for _ in range(self._workers.world_size)]
             dist.all_gather(rows, own.cpu(), group=self._workers.control)
             gathered = torch.stack(rows)

@@ -1,7 +1,9 @@
 """Composition: every experiment, and one line with the nearest valid key for what the schema does not know."""
 
+import shutil
+from pathlib import Path
+
 import pytest
-from omegaconf import OmegaConf
 
 from jobs import compose
 from pipeline.errors import UserError
@@ -18,6 +20,7 @@ REFUSED = {
     "optim.lr=fast": "optim.lr: Value 'fast' of type 'str' could not be converted to Float",
     "workers=2.5": "workers: Value '2.5' of type 'float' could not be converted to Integer",
     "optim.lr===": "overrides look like optim.lr=2.0",
+    "seed=1,2": "a list makes several runs, which is `make sweep EXP=…`",
     "nonsense": "overrides look like optim.lr=2.0",
     "data=imagenet": "data.path has no value; give one",
     "recipe.stages=[{start_epoch:0,per_worker_batch:16,x:3}]": "x",
@@ -49,19 +52,20 @@ def test_imagenet_takes_resnet50_and_mirrors() -> None:
     assert (config.data.mirror, config.data.image_size, config.model.classes) == (True, 224, 1000)
 
 
-def test_user_yaml_is_read_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """conf/user.yaml itself belongs to the user; the entry of the defaults list is what a test can hold."""
-    defaults = OmegaConf.load(compose.CONF / "config.yaml").defaults
-    assert list(defaults)[-1] == "user"
-    monkeypatch.setattr(compose, "register", lambda: register_with_user({"data": {"path": "/mine"}}))
+def test_user_yaml_is_read_where_it_stands_and_the_command_line_is_stronger(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copytree(compose.CONF, tmp_path / "conf")
+    (tmp_path / "conf" / "user.yaml").write_text("data: {path: /mine}\n")
+    monkeypatch.setattr(compose, "CONF", tmp_path / "conf")
     assert compose.compose(["exp=exp5"]).data.path == "/mine"
     assert compose.compose(["exp=exp5", "data.path=/now"]).data.path == "/now"
 
 
-def register_with_user(values: dict[str, object]) -> None:
-    from hydra.core.config_store import ConfigStore
-
-    from pipeline.config import Config
-
-    ConfigStore.instance().store(name="schema", node=Config)
-    ConfigStore.instance().store(name="user", node=values)
+def test_a_user_yaml_that_is_no_yaml_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copytree(compose.CONF, tmp_path / "conf")
+    (tmp_path / "conf" / "user.yaml").write_text("data: [\n")
+    monkeypatch.setattr(compose, "CONF", tmp_path / "conf")
+    with pytest.raises(UserError, match=r"not valid YAML: .*user.yaml") as caught:
+        compose.compose([])
+    assert "\n" not in str(caught.value)

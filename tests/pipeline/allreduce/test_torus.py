@@ -60,6 +60,20 @@ def average_all(rank: int, world: int, store: dist.Store, algorithm: str) -> dic
     return found
 
 
+def native_phases(rank: int, world: int, store: dist.Store) -> list[float]:
+    """The torus in the backend's own collectives, as it runs on NCCL, here on gloo."""
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2, 2), mesh_dim_names=("v", "h"))
+    bucket = torch.arange(7.0) * (rank + 1)
+    torus.average(bucket, torus.NativePhases(mesh.get_group("h"), mesh.get_group("v"), torch.float16))
+    return bucket.tolist()
+
+
+def test_the_backends_own_collectives_give_the_same_mean() -> None:
+    for averaged in run_world(4, native_phases):
+        assert averaged == [2.5 * number for number in range(7)]
+
+
 def hash_of(bucket: Tensor) -> str:
     import hashlib
 
