@@ -56,12 +56,14 @@ def save_model(folder: RunFolder, model: dict[str, Tensor]) -> None:
     _write(folder.model, model)
 
 
-def load_latest(folder: RunFolder, plan: Plan) -> State | None:
-    """The newest checkpoint of a run, None where there is none. Raises UserError where it is not this plan's."""
-    saved = folder.saved_updates()
-    if not saved:
-        return None
-    path = folder.checkpoint(saved[-1])
+def newest(folder: RunFolder) -> int | None:
+    """The update of the newest checkpoint of a run, None where there is none."""
+    return max(folder.saved_updates(), default=None)
+
+
+def load(folder: RunFolder, update: int, plan: Plan) -> State:
+    """The checkpoint after `update` updates. Raises UserError where it is damaged or not this plan's."""
+    path = folder.checkpoint(update)
     state = read(path)
     found, wanted = state.plan, describe(plan)
     for name, value in wanted.items():

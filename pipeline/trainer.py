@@ -78,16 +78,17 @@ class Trainer:
         self._waited_for_data_s = 0.0
         self._averaged = True  # whether all workers hold the same batch-norm statistics just now
         self.update = self._resume()
+        self._saved_update = self.update  # never read off the disk: the first rank writes while others look
+        self._last = self._last_update()
 
     def run(self) -> Ending:
         """Train to the end of the run, of the part that was asked for, or until a request to stop."""
-        last = self._last_update()
         loader = self.loader()
         batches = iter(loader)
         requested = False
         self.start_clock()
         try:
-            while self.update < last and not requested:
+            while self.update < self._last and not requested:
                 requested = self.advance(batches)
         finally:
             loader.close()
@@ -121,10 +122,15 @@ class Trainer:
         return self._after_update(here)
 
     def _resume(self) -> int:
-        """Take up the newest checkpoint; returns its updates, 0 where there is none."""
-        state = checkpoint.load_latest(self._folder, self._plan)
-        if state is None:
+        """Take up the newest checkpoint; returns its updates, 0 where there is none.
+
+        The first rank says which it is: a parallel file system may show its nodes different listings.
+        """
+        newest = [checkpoint.newest(self._folder) if self._workers.is_head else None]
+        dist.broadcast_object_list(newest, src=0, group=self._workers.control)
+        if newest[0] is None:
             return 0
+        state = checkpoint.load(self._folder, newest[0], self._plan)
         self._step.model.load_state_dict(state.model)
         self._step.optimizer.load_state_dict(state.optimizer)
         self._step.scaler.load_state_dict(state.scaler)
@@ -148,16 +154,15 @@ class Trainer:
         run = self._config.run
         epoch_ends = here.update_in_epoch + 1 == self._plan.stage_at(here.epoch).updates_per_epoch
         agreeing = epoch_ends or self.update % run.agree_every_updates == 0
-        requested = False
+        saving = self.update % run.checkpoint_every_updates == 0
+        requested = self._disclose() if agreeing or saving else False
         if agreeing:
-            requested = self._disclose()
             self._average()
-        finished = self.update == self._plan.updates
         every = run.validate_every_epochs
-        if epoch_ends and every and (here.epoch + 1) % every == 0 and not finished:
+        if epoch_ends and every and (here.epoch + 1) % every == 0 and self.update < self._last:
             counts = self._validate()
             self._observer.validated(here.epoch + 1, percent(counts))
-        if requested or self.update % run.checkpoint_every_updates == 0:
+        if requested or saving:
             self._save()
         return requested
 
@@ -165,7 +170,7 @@ class Trainer:
         """Save what is not saved yet, validate, add up."""
         self._disclose()
         self._totals.loop_time_s = self._loop_s()
-        if not requested and self._folder.saved_updates()[-1:] != [self.update]:
+        if self._saved_update != self.update:
             self._save()
         counts = None
         if not requested:
@@ -252,6 +257,7 @@ class Trainer:
 
     def _save(self) -> None:
         """Write a checkpoint, with every worker's batch-norm statistics where they differ."""
+        self._saved_update = self.update
         own = self._step.batch_norm.flatten()
         gathered = None
         if not self._averaged and self._workers.world_size > 1:

@@ -2,6 +2,7 @@
 
 import multiprocessing as mp
 import socket
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -31,7 +32,10 @@ def run_world(size: int, function: Callable[..., Any], *arguments: Any) -> list[
         pipes.append(parent)
         processes.append(process)
     try:
-        outcomes = [pipe.recv() if pipe.poll(TIMEOUT_S) else ("failed", "timed out") for pipe in pipes]
+        ends = time.monotonic() + TIMEOUT_S
+        outcomes = [
+            pipe.recv() if pipe.poll(max(0.0, ends - time.monotonic())) else ("failed", "timed out") for pipe in pipes
+        ]
     finally:
         for process in processes:
             process.kill()

@@ -39,18 +39,17 @@ def test_only_the_newest_are_kept(folder: RunFolder) -> None:
 
 def test_the_newest_is_loaded_and_none_where_there_is_none(folder: RunFolder) -> None:
     plan = make_plan(compose(["exp=exp5"]))
-    assert checkpoint.load_latest(folder, plan) is None
+    assert checkpoint.newest(folder) is None
     for update in (10, 20):
         checkpoint.save(folder, state(update), keep=2)
-    loaded = checkpoint.load_latest(folder, plan)
-    assert loaded is not None
-    assert loaded.update == 20
+    assert checkpoint.newest(folder) == 20
+    assert checkpoint.load(folder, 20, plan).update == 20
 
 
 def test_another_grids_checkpoint_is_refused(folder: RunFolder) -> None:
     checkpoint.save(folder, state(10), keep=2)
     with pytest.raises(UserError, match="was saved with grid 2x2, this run has 1x4"):
-        checkpoint.load_latest(folder, make_plan(compose(["exp=exp5", "grid.vertical=1"])))
+        checkpoint.load(folder, 10, make_plan(compose(["exp=exp5", "grid.vertical=1"])))
 
 
 def test_a_damaged_one_is_named(folder: RunFolder) -> None:

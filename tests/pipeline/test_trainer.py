@@ -1,6 +1,7 @@
 """The trainer on real processes: resume to the bit, accumulation equal to real workers, exact validation."""
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch.distributed as dist
 from jobs.compose import compose
 from pipeline import checkpoint, preflight, workers
 from pipeline.config import Config, make_plan, save
-from pipeline.data.memory import stage
+from pipeline.data.memory import SampleMemory, stage
 from pipeline.evaluate import OneProcess, evaluate
 from pipeline.metrics import MetricsFile, UpdateLine
 from pipeline.run_folder import RunFolder
@@ -38,23 +39,6 @@ class Recorder:
     def saved(self, update: int) -> None: ...
 
 
-def train(rank: int, store: dist.Store, config: Config, path: Path, stops: list[int]) -> tuple[Ending, int]:
-    """Train in as many attempts as there are stops, each a new trainer that resumes; (last ending, buckets)."""
-    plan = make_plan(config)
-    folder = RunFolder(path)
-    me = workers.connect(config.site, plan.grid, store, workers.Place(rank, rank, 0, 1, OneProcess()))
-    indexes = preflight.read_data(config, plan)
-    train_memory, validation_memory = stage(indexes, OneProcess())
-    for stop in stops:
-        config.run.stop_after_updates = stop
-        trainer = Trainer(config, plan, me, folder, (train_memory, validation_memory), silent := Late(), lambda: False)
-        silent.recorder = Recorder(folder, trainer.update, rank)
-        ending = trainer.run()
-        buckets = len(trainer._step._parallel._get_ddp_logging_data().get("rebuilt_bucket_sizes", "").split(","))
-    dist.barrier()
-    return ending, buckets
-
-
 class Late:
     """An observer that is known only after the trainer has read its checkpoint."""
 
@@ -68,24 +52,63 @@ class Late:
     def saved(self, update: int) -> None: ...
 
 
-def work(rank: int, _: int, store: dist.Store, words: list[str], path: str, stops: list[int]) -> tuple[float, int, int]:
-    ending, buckets = train(rank, store, compose(words), Path(path), stops)
-    assert ending.top1 is not None
-    return ending.top1, ending.validation_images, buckets
+@dataclass(frozen=True)
+class Job:
+    """A run in a folder of its own: in as many attempts as there are stops, each a new trainer that resumes."""
+
+    path: Path
+    words: list[str]
+    stops: list[int]
 
 
-def run(path: Path, words: list[str], stops: list[int]) -> dict[str, Any]:
-    """A run in a new folder: its losses and LR, its top-1, and a digest of every tensor of its last checkpoint."""
-    config = compose(words)
-    folder = RunFolder.create(path)
-    outcomes = run_world(make_plan(config).workers, work, words, str(path), stops)
-    assert len({top1 for top1, _, _ in outcomes}) == 1
+def train(rank: int, _: int, store: dist.Store, jobs: list[Job]) -> list[tuple[float, int, int]]:
+    """Do the jobs one after another; of each (top-1, validation images, buckets)."""
+    first = compose(jobs[0].words)
+    me = workers.connect(first.site, make_plan(first).grid, store, workers.Place(rank, rank, 0, 1, OneProcess()))
+    found = []
+    for job in jobs:
+        config = compose(job.words)
+        memories = stage(preflight.read_data(config, make_plan(config)), OneProcess())
+        for stop in job.stops:
+            config.run.stop_after_updates = stop
+            ending, buckets = attempt(config, me, RunFolder(job.path), (memories[0], memories[1]))
+        assert ending.top1 is not None
+        found.append((ending.top1, ending.validation_images, buckets))
+    dist.barrier()
+    return found
+
+
+def attempt(
+    config: Config, me: workers.Workers, folder: RunFolder, memories: tuple[SampleMemory, SampleMemory]
+) -> tuple[Ending, int]:
+    """One attempt: its ending, and how many buckets DDP made."""
+    observer = Late()
+    trainer = Trainer(config, make_plan(config), me, folder, memories, observer, lambda: False)
+    observer.recorder = Recorder(folder, trainer.update, me.rank)
+    ending = trainer.run()
+    sizes = trainer._step._parallel._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
+    return ending, len(sizes.split(","))
+
+
+def run(*jobs: Job) -> list[dict[str, Any]]:
+    """Of each job: its losses and LR, its top-1, and a digest of every tensor of its last checkpoint."""
+    folders = [RunFolder.create(job.path) for job in jobs]
+    by_rank = run_world(make_plan(compose(jobs[0].words)).workers, train, list(jobs))
+    return [
+        outcome(folder, job, [of[i] for of in by_rank])
+        for i, (folder, job) in enumerate(zip(folders, jobs, strict=True))
+    ]
+
+
+def outcome(folder: RunFolder, job: Job, of_ranks: list[tuple[float, int, int]]) -> dict[str, Any]:
+    assert len({top1 for top1, _, _ in of_ranks}) == 1
     lines = [line.split('"lr"') for line in folder.metrics.read_text().splitlines()]
-    state = checkpoint.read(folder.checkpoint(stops[-1]))
+    state = checkpoint.read(folder.checkpoint(job.stops[-1]))
+    top1, images, buckets = of_ranks[0]
     return {
-        "top1": outcomes[0][0],
-        "images": outcomes[0][1],
-        "buckets": outcomes[0][2],
+        "top1": top1,
+        "images": images,
+        "buckets": buckets,
         "losses": [first for first, _ in lines],
         "lr": [second.split('"batch"')[0] for _, second in lines],
         "tensors": {name: digest(value) for name, value in tensors(vars(state)).items()},
@@ -119,8 +142,9 @@ STOPS |= {"5": [1, 4, 5, 8, 11, 12], "2x3": [3, 4, 6, 7, 10, 12]}
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_run_stopped_five_times_is_the_uninterrupted_run_to_the_bit(world: str, sample: Path, tmp_path: Path) -> None:
     words = [*WORLDS[world], *MODEL, *SHORT, f"data.path={sample}"]
-    whole = run(tmp_path / "whole", words, STOPS[world][-1:])
-    stopped = run(tmp_path / "stopped", words, STOPS[world])
+    whole, stopped = run(
+        Job(tmp_path / "whole", words, STOPS[world][-1:]), Job(tmp_path / "stopped", words, STOPS[world])
+    )
     assert whole["buckets"] >= 3
     assert len(whole["losses"]) == 12
     for what in ("losses", "lr", "top1", "tensors"):
@@ -129,18 +153,17 @@ def test_a_run_stopped_five_times_is_the_uninterrupted_run_to_the_bit(world: str
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(sample: Path, tmp_path: Path) -> None:
     words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}"]
-    first, second = (run(tmp_path / name, words, [6]) for name in ("first", "second"))
-    other = run(tmp_path / "other", [*words, "seed=1"], [6])
+    (first,) = run(Job(tmp_path / "first", words, [6]))
+    second, other = run(Job(tmp_path / "second", words, [6]), Job(tmp_path / "other", [*words, "seed=1"], [6]))
     assert first["tensors"] == second["tensors"]
     assert first["losses"] == second["losses"]
-    assert set(other["tensors"].values()).isdisjoint(
-        value for name, value in first["tensors"].items() if name.endswith("weight")
-    )
+    weights = {name: value for name, value in first["tensors"].items() if name.endswith("weight")}
+    assert not set(other["tensors"].values()) & set(weights.values())
 
 
 def test_accumulation_on_1_and_2_workers_is_4_workers_within_rounding(sample: Path, tmp_path: Path) -> None:
     words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}", "allreduce.wire=fp32", "precision.loss_scale=null"]
-    one, two, four = (run(tmp_path / str(count), [*words, f"workers={count}"], [6]) for count in (1, 2, 4))
+    one, two, four = (run(Job(tmp_path / str(n), [*words, f"workers={n}"], [6]))[0] for n in (1, 2, 4))
     for fewer in (one, two):
         assert fewer["lr"] == four["lr"]
         for name, value in four["model"].items():
@@ -148,14 +171,10 @@ def test_accumulation_on_1_and_2_workers_is_4_workers_within_rounding(sample: Pa
                 torch.testing.assert_close(fewer["model"][name], value, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["exp1", "exp3"])
-def test_validation_counts_every_image_once_when_workers_do_not_divide_them(
-    name: str, sample: Path, tmp_path: Path
-) -> None:
-    words = [f"exp={name}", *MODEL, *SHORT, f"data.path={sample}"]
-    outcome = run(tmp_path / "run", words, [2])
-    assert outcome["images"] == 1000
-    config = compose(words)
-    save(config, tmp_path / "run" / "config.yaml")
+def test_validation_counts_every_image_once_when_workers_do_not_divide_them(sample: Path, tmp_path: Path) -> None:
+    words = ["exp=exp1", *MODEL, *SHORT, f"data.path={sample}"]  # 3 workers, 1,000 images
+    (validated,) = run(Job(tmp_path / "run", words, [2]))
+    assert validated["images"] == 1000
+    save(compose(words), tmp_path / "run" / "config.yaml")
     again = evaluate(RunFolder.open(tmp_path / "run"), None)
-    assert (again["top1"], again["validation_images"]) == (outcome["top1"], 1000)
+    assert (again["top1"], again["validation_images"]) == (validated["top1"], 1000)

@@ -1,0 +1,65 @@
+"""One update: an overflow on one worker is skipped by all alike, and starting leaves nothing behind."""
+
+import torch
+import torch.distributed as dist
+
+from jobs.compose import compose
+from pipeline import models, workers
+from pipeline.config import make_plan
+from pipeline.data.loader import Batch
+from pipeline.evaluate import OneProcess
+from pipeline.optim.schedule import position
+from pipeline.step import Step
+from tests.worlds import run_world
+
+WORDS = ["exp=exp5", "model.stem=4", "model.widths=[4]", "model.blocks=[1]", "data.image_size=12"]
+
+
+def batch(rank: int, *, value: float | None = None) -> Batch:
+    images = torch.randn(16, 3, 12, 12, generator=torch.Generator().manual_seed(rank))
+    if value is not None:
+        images[3, 1, 5, 5] = value
+    return Batch(images.contiguous(memory_format=torch.channels_last), torch.arange(16) % 10)
+
+
+def updates(rank: int, _: int, store: dist.Store) -> list[tuple[bool, float, float]]:
+    """Four updates, the third with an infinite pixel on worker 2: (skipped, loss scale before it, a sum of weights)."""
+    config = compose(WORDS)
+    plan = make_plan(config)
+    me = workers.connect(config.site, plan.grid, store, workers.Place(rank, rank, 0, 1, OneProcess()))
+    step = Step(config, me)
+    found = []
+    for number in range(4):
+        here = position(config.optim, plan, 100 + number)
+        outcome = step.update([batch(rank, value=torch.inf if (number, rank) == (2, 2) else None)], here)
+        weights = sum(parameter.double().sum().item() for parameter in step.model.parameters())
+        found.append((outcome.skipped, outcome.loss_scale, weights))
+    step.all_reduce.close()
+    return found
+
+
+def test_an_overflow_on_one_worker_is_skipped_by_all_alike() -> None:
+    outcomes = run_world(4, updates)
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+    skipped, scales, weights = zip(*outcomes[0], strict=True)
+    assert skipped == (False, False, True, False)
+    assert scales == (1024.0, 1024.0, 1024.0, 512.0)
+    assert weights[1] == weights[2]
+    assert len(set(weights)) == 3
+
+
+def untouched(rank: int, _: int, store: dist.Store) -> bool:
+    """Whether a step that did no update holds the network as it is built."""
+    config = compose(WORDS)
+    me = workers.connect(config.site, make_plan(config).grid, store, workers.Place(rank, rank, 0, 1, OneProcess()))
+    step = Step(config, me)
+    torch.manual_seed(config.seed)
+    fresh = models.build(config.model).state_dict()
+    state = step.model.state_dict()
+    gone = all(parameter.grad is None for parameter in step.model.parameters())
+    step.all_reduce.close()
+    return gone and all(torch.equal(value, state[name]) for name, value in fresh.items())
+
+
+def test_fixing_the_buckets_leaves_nothing_behind() -> None:
+    assert all(run_world(4, untouched))
