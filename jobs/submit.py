@@ -23,8 +23,9 @@ from pipeline.errors import UserError
 from pipeline.report.console import print_comparison
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder
 
-RESUMABLE = ("run.", "data.path", "data.prefetch_updates")
-"""Keys that may differ when a run is gone on with: they change where and how long, not what."""
+RESUMABLE = ("run.", "data.path", "data.prefetch_updates", "data.decoder_threads", "data.on_bad_sample")
+"""Keys that may differ when a run is gone on with: they change where and how long, not what. data.on_bad_sample too: a
+run that a bad sample ended can go on without it, as it would have from the start."""
 
 SEVERITY = {EXIT_DONE: 0, EXIT_SAVED: 1}
 """Of the codes of a multirun the worst is returned; any other code is worse than these."""

@@ -37,6 +37,8 @@ class Totals:
     updates: int = 0
     images: int = 0
     skipped_updates: int = 0
+    replaced_samples: int = 0
+    """Training images that stood in for samples that cannot be decoded."""
     wall_time_s: float = 0.0
     loop_time_s: float = 0.0
     communication_s: float = 0.0

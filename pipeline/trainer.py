@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pipeline import checkpoint
 from pipeline.config import Config, Plan
+from pipeline.data import decode
 from pipeline.data.loader import Batch, TrainingLoader, validation_batches
 from pipeline.data.memory import SampleMemory
 from pipeline.metrics import Totals, UpdateLine
@@ -71,12 +72,14 @@ class Trainer:
         self._config, self._plan, self._workers, self._folder = config, plan, workers, folder
         self._train, self._validation = memories
         self._observer = observer
+        self._decoder = decode.build(config.data, workers.device)
         self._step = Step(config, workers)
         self._stop_requested = stop_requested
         self._undisclosed: list[tuple[int, Position, Outcome, float]] = []
         self._totals = Totals()
         self._waited_for_data_s = 0.0
         self._averaged = True  # whether all workers hold the same batch-norm statistics just now
+        self._replaced_samples = 0
         self.update = self._resume()
         self._saved_update = self.update  # never read off the disk: the first rank writes while others look
         self._last = self._last_update()
@@ -103,6 +106,7 @@ class Trainer:
             seed=self._config.seed,
             worker=self._workers.rank,
             first_update=self.update,
+            decoder=self._decoder,
         )
 
     def start_clock(self) -> None:
@@ -117,6 +121,7 @@ class Trainer:
         here = position(self._config.optim, self._plan, self.update)
         outcome = self._step.update(micro_batches, here)
         self._averaged = False
+        self._replaced_samples += sum(batch.replaced for batch in micro_batches)
         self.update += 1
         self._undisclosed.append((self.update, here, outcome, self._loop_s()))
         return self._after_update(here)
@@ -195,20 +200,27 @@ class Trainer:
     def _disclose(self) -> bool:
         """Add up over all workers what happened since the last time; returns whether any of them was asked to stop."""
         done = self._undisclosed
-        times = [float(self._stop_requested()), self._step.all_reduce.exposed_s(), self._waited_for_data_s]
-        self._waited_for_data_s = 0.0
+        since = [
+            float(self._stop_requested()),
+            self._step.all_reduce.exposed_s(),
+            self._waited_for_data_s,
+            self._replaced_samples,
+        ]
+        self._waited_for_data_s, self._replaced_samples = 0.0, 0
         losses = [outcome.loss for _, _, outcome, _ in done]
         corrects = [outcome.correct for _, _, outcome, _ in done]
-        sums = torch.tensor(times, dtype=torch.float64)
+        sums = torch.tensor(since, dtype=torch.float64)
         if done:
             measured = torch.cat([torch.stack(losses).double(), torch.stack(corrects).double()]).cpu()
             sums = torch.cat([sums, measured])
         dist.all_reduce(sums, group=self._workers.control)
         values = sums.tolist()
+        of_updates = values[len(since) :]
         workers = self._workers.world_size
         self._totals.communication_s += values[1] / workers
         self._totals.data_s += values[2] / workers
-        lines = self._lines(values[3 : 3 + len(done)], values[3 + len(done) :])
+        self._totals.replaced_samples += int(values[3])
+        lines = self._lines(of_updates[: len(done)], of_updates[len(done) :])
         self._totals.updates += len(lines)
         self._totals.images += sum(line.batch for line in lines)
         self._totals.skipped_updates += sum(line.skipped for line in lines)
@@ -250,6 +262,7 @@ class Trainer:
             worker=self._workers.rank,
             workers=self._workers.world_size,
             batch=VALIDATION_BATCH,
+            decoder=self._decoder,
         )
         counts = count_correct(self._step.model, batches, self._workers.device)
         dist.all_reduce(counts, group=self._workers.control)
@@ -312,6 +325,7 @@ def result(config: Config, plan: Plan, ending: Ending, totals: Totals) -> dict[s
         "updates": ending.update,
         "updates_by_stage": plan.updates_by_stage(ending.update),
         "skipped_updates": totals.skipped_updates,
+        "replaced_samples": totals.replaced_samples,
         "top1": ending.top1,
         "validation_images": ending.validation_images,
         "images": totals.images,

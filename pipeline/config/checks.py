@@ -17,6 +17,8 @@ WIRES = ("fp16", "bf16", "fp32")
 COMPUTE = ("fp32", "fp16", "bf16")
 BACKENDS = ("gloo", "nccl")
 DEVICES = ("cpu", "cuda")
+DECODERS = ("dali", "torchvision")
+ON_BAD_SAMPLE = ("refuse", "replace")
 
 
 def check(config: Config) -> None:
@@ -46,6 +48,8 @@ def _check_choices(config: Config) -> None:
     _one_of("precision.compute", config.precision.compute, COMPUTE)
     _one_of("site.backend", config.site.backend, BACKENDS)
     _one_of("site.device", config.site.device, DEVICES)
+    _one_of("data.decoder", config.data.decoder, DECODERS)
+    _one_of("data.on_bad_sample", config.data.on_bad_sample, ON_BAD_SAMPLE)
     if config.site.backend == "nccl" and config.site.device == "cpu":
         raise UserError("site.backend=nccl needs site.device=cuda; on CPUs take site.backend=gloo")
     if config.model.name == "small_resnet" and len(config.model.widths) != len(config.model.blocks):
@@ -77,6 +81,7 @@ def _check_numbers(config: Config) -> None:
         "data.train_samples": (config.data.train_samples, 1),
         "data.image_size": (config.data.image_size, 1),
         "data.prefetch_updates": (config.data.prefetch_updates, 1),
+        "data.decoder_threads": (config.data.decoder_threads, 1),
         "model.classes": (config.model.classes, 2),
         "site.threads_per_worker": (config.site.threads_per_worker, 1),
         "run.checkpoint_every_updates": (config.run.checkpoint_every_updates, 1),
@@ -111,6 +116,11 @@ def _check_numbers(config: Config) -> None:
         )
     if not 0 <= config.recipe.label_smoothing < 1:
         raise UserError(f"recipe.label_smoothing={config.recipe.label_smoothing}: must be from 0 to below 1")
+    if config.data.decoder == "torchvision" and config.data.decoder_threads > 1:
+        raise UserError(
+            f"data.decoder_threads={config.data.decoder_threads}: torchvision decodes in one thread; "
+            "take data.decoder=dali or data.decoder_threads=1"
+        )
     _check_window(config)
 
 

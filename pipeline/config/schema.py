@@ -159,6 +159,14 @@ class DataConfig:
     """Use the first so many training samples; null: all, or what the scale model asks for."""
     prefetch_updates: int = 3
     """Updates whose images are decoded ahead of the trainer."""
+    decoder: str = MISSING
+    """`dali`: NVIDIA DALI. `torchvision`: where DALI cannot be had. They decode alike and resize within rounding, so a
+    run keeps the one it began with."""
+    decoder_threads: int = 1
+    """Threads that decode, a worker; their number changes no pixel (dali)."""
+    on_bad_sample: str = "refuse"
+    """A sample that cannot be decoded: `refuse` names it and ends the run. `replace` names it and goes on: training
+    takes the next good sample of the index, validation counts the image as wrong."""
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """The loader: batches of a run, update by update, decoded in a thread ahead of the trainer.
 
 In: samples in memory, the plan, the seed. Out: for each update the micro-batches of one worker, normalised and in
-channels-last layout. What it yields is a function of the update alone.
+channels-last layout. What it yields is a function of the update alone: not of the batches decoded before or beside it,
+and not of who decodes them.
 """
 
 import queue
@@ -10,19 +11,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.config.plan import Plan
 from pipeline.config.schema import DataConfig
-from pipeline.data import order
-from pipeline.data.decode_torchvision import UndecodableError, decode
+from pipeline.data import decode, order
+from pipeline.data.decode import Decoder
+from pipeline.data.images import Images, Labelled
 from pipeline.data.memory import SampleMemory
 from pipeline.errors import UserError
 
-SAMPLES_AT_ONCE = 4096
-"""Samples whose windows are drawn in one call: drawing them batch by batch costs as much as decoding a few images."""
+PIXELS_AT_ONCE = 2**17
+"""Small images are drawn and decoded several updates at a time, up to so many pixels (227 images of 24 x 24): what a
+call costs beside its images is as much as decoding ten of them. From two images of 224 x 224 on, one update is more."""
+
+NO_LABEL = -1
+"""Label of a validation image that cannot be decoded: no class, so that the image counts as wrong."""
 
 
 @dataclass(frozen=True)
@@ -33,42 +38,28 @@ class Batch:
     """(n, 3, image_size, image_size) fp32, normalised, channels last."""
     labels: Tensor
     """(n,) int64."""
-
-
-class Decoder:
-    """Turns sample numbers and windows into a batch."""
-
-    def __init__(self, memory: SampleMemory, config: DataConfig) -> None:
-        self._memory = memory
-        self._size = config.image_size
-        self._mean = torch.tensor(config.mean).view(1, 3, 1, 1)
-        self._std = torch.tensor(config.std).view(1, 3, 1, 1)
-
-    def batch(self, samples: NDArray[np.int64], windows: NDArray[np.int64], mirrors: NDArray[np.bool_]) -> Batch:
-        """samples (n,), windows (n, 4), mirrors (n,). Raises UserError that names a sample it cannot decode."""
-        decoded = [
-            self._decode(sample, window, mirror)
-            for sample, window, mirror in zip(samples.tolist(), windows.tolist(), mirrors.tolist(), strict=True)
-        ]
-        images = torch.cat(decoded).to(torch.float32, memory_format=torch.channels_last)
-        images.sub_(self._mean).div_(self._std)
-        return Batch(images, torch.from_numpy(self._memory.index.label[samples]))
-
-    def _decode(self, sample: int, window: list[int], mirror: bool) -> Tensor:
-        try:
-            return decode(self._memory.image(sample), window, mirror=mirror, size=self._size)
-        except UndecodableError as error:
-            raise UserError(f"sample {self._memory.index.where(sample)} cannot be decoded: {error}") from None
+    replaced: int = 0
+    """Images in it that stand in for samples that cannot be decoded."""
 
 
 class TrainingLoader:
-    """Yields the micro-batches of a worker from update `first_update` on, `prefetch_updates` ahead."""
+    """Yields the micro-batches of a worker from update `first_update` on, at least `prefetch_updates` ahead."""
 
     def __init__(
-        self, memory: SampleMemory, config: DataConfig, plan: Plan, *, seed: int, worker: int, first_update: int
+        self,
+        memory: SampleMemory,
+        config: DataConfig,
+        plan: Plan,
+        *,
+        seed: int,
+        worker: int,
+        first_update: int,
+        decoder: Decoder | None = None,
     ) -> None:
-        self._decoder = Decoder(memory, config)
-        self._index = memory.index
+        """decoder: one that is shared with others; by default a new one."""
+        self._images = Images(
+            memory, config, decoder or decode.build(config), instead="the next good one of the index stands in for it"
+        )
         self._config = config
         self._plan = plan
         self._seed = seed
@@ -116,29 +107,65 @@ class TrainingLoader:
             order.worker_samples(order.update_samples(permutation, update, stage), self._worker, stage)
             for update in range(first, stage.updates_per_epoch)
         ]
-        at_once = max(1, SAMPLES_AT_ONCE // (stage.micro_batches * stage.per_worker_batch))
+        per_update = stage.micro_batches * stage.per_worker_batch
+        at_once = max(1, PIXELS_AT_ONCE // (per_update * self._config.image_size**2))
         for start in range(0, len(mine), at_once):
-            yield from self._decode_updates(epoch, np.stack(mine[start : start + at_once]))
+            yield from self._read_updates(epoch, np.stack(mine[start : start + at_once]))
 
-    def _decode_updates(self, epoch: int, samples: NDArray[np.int64]) -> Iterator[list[Batch]]:
+    def _read_updates(self, epoch: int, samples: NDArray[np.int64]) -> Iterator[list[Batch]]:
         """samples: (updates, micro_batches, per_worker_batch)."""
         flat = samples.ravel()
-        widths, heights = self._index.width[flat], self._index.height[flat]
-        windows = order.windows(self._seed, epoch, flat, widths, heights, self._config.window)
-        mirrors = order.mirrors(self._seed, epoch, flat) if self._config.mirror else np.zeros(len(flat), dtype=bool)
-        of_updates = zip(samples, windows.reshape(*samples.shape, 4), mirrors.reshape(samples.shape), strict=True)
-        for parts in of_updates:
-            yield [self._decoder.batch(*part) for part in zip(*parts, strict=True)]
+        read = self._read(epoch, flat)
+        for place in read.bad:
+            stand_in = self._stand_in(epoch, int(flat[place]))
+            read.images[place], read.labels[place] = stand_in.images[0], stand_in.labels[0]
+        updates, micro_batches, size = samples.shape
+        replaced = np.bincount(np.array(read.bad, dtype=np.int64) // size, minlength=updates * micro_batches).tolist()
+        parts = zip(read.images.split(size), read.labels.split(size), replaced, strict=True)
+        batches = [Batch(*part) for part in parts]
+        for first in range(0, len(batches), micro_batches):
+            yield batches[first : first + micro_batches]
+
+    def _read(self, epoch: int, samples: NDArray[np.int64]) -> Labelled:
+        """Samples, shape (n,), as this epoch sees them."""
+        widths, heights = self._images.index.width[samples], self._images.index.height[samples]
+        windows = order.windows(self._seed, epoch, samples, widths, heights, self._config.window)
+        mirrors = order.mirrors(self._seed, epoch, samples) if self._config.mirror else np.zeros(len(samples), bool)
+        return self._images.read(samples, windows, mirrors)
+
+    def _stand_in(self, epoch: int, sample: int) -> Labelled:
+        """What this epoch sees of the next sample of the index that can be decoded.
+
+        A function of (seed, epoch, sample): what was bad before plays no part, so a resumed run finds the same one.
+        """
+        count = self._plan.samples
+        for further in range(1, count):
+            read = self._read(epoch, np.array([(sample + further) % count]))
+            if not read.bad:
+                return read
+        raise UserError(f"none of the {count:,} training samples in {self._images.index.folder} can be decoded")
 
 
 def validation_batches(
-    memory: SampleMemory, config: DataConfig, *, worker: int, workers: int, batch: int
+    memory: SampleMemory,
+    config: DataConfig,
+    *,
+    worker: int,
+    workers: int,
+    batch: int,
+    decoder: Decoder | None = None,
 ) -> Iterator[Batch]:
-    """A worker's part of the validation images: over all workers every image exactly once."""
-    decoder = Decoder(memory, config)
+    """A worker's part of the validation images: over all workers every image exactly once.
+
+    With data.on_bad_sample=replace a bad image is there too, under a label that no prediction meets: the accuracy stays
+    a share of all images, and a damaged data set never looks better for it.
+    """
+    images = Images(memory, config, decoder or decode.build(config), instead="it counts as wrong")
     mine = np.arange(worker, len(memory.index), workers)
     for first in range(0, len(mine), batch):
         samples = mine[first : first + batch]
         widths, heights = memory.index.width[samples], memory.index.height[samples]
         unmirrored = np.zeros(len(samples), dtype=bool)
-        yield decoder.batch(samples, order.central_windows(widths, heights, config.validation_crop), unmirrored)
+        read = images.read(samples, order.central_windows(widths, heights, config.validation_crop), unmirrored)
+        read.images[read.bad], read.labels[read.bad] = 0, NO_LABEL
+        yield Batch(read.images, read.labels)

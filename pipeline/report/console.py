@@ -51,6 +51,8 @@ def print_result(console: Console, result: Mapping[str, Any]) -> None:
     table.add_row("updates", f"{result['updates']:,} ({' + '.join(f'{one:,}' for one in by_stage)})")
     if result["skipped_updates"]:
         table.add_row("skipped", f"{result['skipped_updates']:,} updates whose gradients overflowed")
+    if result.get("replaced_samples"):
+        table.add_row("replaced", f"{result['replaced_samples']:,} training images that could not be decoded")
     table.add_row("workers, grid", f"{result['workers']:,}, {grid['vertical']} x {grid['horizontal']}")
     table.add_row("wall time", f"{result['wall_time_s']:.1f} s")
     table.add_row("loop time", f"{result['loop_time_s']:.1f} s")
