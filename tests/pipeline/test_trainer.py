@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -12,11 +13,13 @@ import torch.distributed as dist
 from jobs.compose import compose
 from pipeline import checkpoint, preflight, workers
 from pipeline.config import Config, make_plan, save
+from pipeline.data import order
 from pipeline.data.memory import SampleMemory, stage
 from pipeline.evaluate import OneProcess, evaluate
 from pipeline.metrics import MetricsFile, UpdateLine
 from pipeline.run_folder import RunFolder
 from pipeline.trainer import Ending, Trainer
+from tests.pipeline.data.images import jpeg, write_images
 from tests.worlds import run_world
 
 MODEL = ["model.stem=4", "model.widths=[4,4]", "model.blocks=[1,1]", "data.image_size=12", "allreduce.bucket_mb=0.0015"]
@@ -61,8 +64,8 @@ class Job:
     stops: list[int]
 
 
-def train(rank: int, _: int, store: dist.Store, jobs: list[Job]) -> list[tuple[float, int, int]]:
-    """Do the jobs one after another; of each (top-1, validation images, buckets)."""
+def train(rank: int, _: int, store: dist.Store, jobs: list[Job]) -> list[tuple[float, int, int, int]]:
+    """Do the jobs one after another; of each (top-1, validation images, buckets, replaced samples)."""
     first = compose(jobs[0].words)
     me = workers.connect(first.site, make_plan(first).grid, store, workers.Place(rank, rank, 0, 1, OneProcess()))
     found = []
@@ -73,7 +76,7 @@ def train(rank: int, _: int, store: dist.Store, jobs: list[Job]) -> list[tuple[f
             config.run.stop_after_updates = stop
             ending, buckets = attempt(config, me, RunFolder(job.path), (memories[0], memories[1]))
         assert ending.top1 is not None
-        found.append((ending.top1, ending.validation_images, buckets))
+        found.append((ending.top1, ending.validation_images, buckets, ending.totals.replaced_samples))
     dist.barrier()
     return found
 
@@ -100,15 +103,16 @@ def run(*jobs: Job) -> list[dict[str, Any]]:
     ]
 
 
-def outcome(folder: RunFolder, job: Job, of_ranks: list[tuple[float, int, int]]) -> dict[str, Any]:
-    assert len({top1 for top1, _, _ in of_ranks}) == 1
+def outcome(folder: RunFolder, job: Job, of_ranks: list[tuple[float, int, int, int]]) -> dict[str, Any]:
+    assert len({top1 for top1, *_ in of_ranks}) == 1
     lines = [line.split('"lr"') for line in folder.metrics.read_text().splitlines()]
     state = checkpoint.read(folder.checkpoint(job.stops[-1]))
-    top1, images, buckets = of_ranks[0]
+    top1, images, buckets, replaced = of_ranks[0]
     return {
         "top1": top1,
         "images": images,
         "buckets": buckets,
+        "replaced": replaced,
         "losses": [first for first, _ in lines],
         "lr": [second.split('"batch"')[0] for _, second in lines],
         "tensors": {name: digest(value) for name, value in tensors(vars(state)).items()},
@@ -178,3 +182,18 @@ def test_validation_counts_every_image_once_when_workers_do_not_divide_them(samp
     save(compose(words), tmp_path / "run" / "config.yaml")
     again = evaluate(RunFolder.open(tmp_path / "run"), None)
     assert (again["top1"], again["validation_images"]) == (validated["top1"], 1000)
+
+
+def test_replaced_samples_are_counted_over_all_workers(tmp_path: Path) -> None:
+    images = [jpeg(number) for number in range(230)]
+    images[5] = images[100] = b"no image"
+    write_images(tmp_path / "data", train=images, validation=images[:21])
+    words = ["exp=exp5", *MODEL, *SHORT, f"data.path={tmp_path}/data", "data.on_bad_sample=replace"]
+    plan = make_plan(compose(words))
+    seen = [
+        order.update_samples(order.permutation(0, update // 4, 230), update % 4, plan.stages[0]) for update in range(6)
+    ]
+    expected = int(np.isin(np.concatenate(seen), (5, 100)).sum())
+    assert expected >= 2
+    (trained,) = run(Job(tmp_path / "run", words, [6]))
+    assert (trained["replaced"], trained["images"]) == (expected, 21)

@@ -28,6 +28,9 @@ REFUSED = {
     "data.window.ratio=[1]": "give .smallest,largest.",
     "data.validation_crop=1.1": "at most 1",
     "data.mean=[0]": "one each for red, green and blue",
+    "data.decoder=dalli": "did you mean dali",
+    "data.decoder_threads=0": "must be at least 1",
+    "data.on_bad_sample=skip": "there are refuse, replace",
     "run.agree_every_updates=0": "must be at least 1",
     "nodes=2": "site local is one machine",
     "workers=0": "must be at least 1",
@@ -41,6 +44,11 @@ def test_it_is_refused_in_one_line(word: str) -> None:
     with pytest.raises(UserError, match=REFUSED[word]) as caught:
         compose([word])
     assert "\n" not in str(caught.value)
+
+
+def test_threads_that_torchvision_would_ignore_are_refused() -> None:
+    with pytest.raises(UserError, match=r"torchvision decodes in one thread; take data.decoder=dali"):
+        compose(["data.decoder=torchvision", "data.decoder_threads=2"])
 
 
 def test_a_missing_data_folder_is_named(tmp_path: Path) -> None:

@@ -1,8 +1,14 @@
 """Small data sets for tests: random images as JPEGs in shards."""
 
+import io
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch.nn.functional import interpolate
 from torchvision.io import encode_jpeg
 
 from pipeline.data.shards import Sample, write_manifest, write_split
@@ -24,3 +30,18 @@ def write_images(
         samples = [Sample(f"{split}-{i:04d}", image, i % classes, side, side) for i, image in enumerate(images)]
         splits[split] = write_split(folder, split, samples, samples_per_shard=16)
     write_manifest(folder, name="test", classes=classes, splits=splits)
+
+
+def photo(height: int, width: int, seed: int, channels: int = 3) -> NDArray[np.uint8]:
+    """Smooth noise with some grain, about as hard to compress as a photograph: (height, width, channels)."""
+    random = np.random.default_rng(seed)
+    coarse = torch.from_numpy(random.uniform(0, 215, (1, channels, height // 8 + 2, width // 8 + 2)))
+    smooth = interpolate(coarse, size=(height, width), mode="bicubic")[0].permute(1, 2, 0).numpy()
+    return (smooth + random.uniform(0, 40, smooth.shape)).clip(0, 255).round().astype(np.uint8)
+
+
+def encoded(pixels: NDArray[np.uint8], kind: str = "JPEG", mode: str | None = None, **options: Any) -> bytes:
+    """`pixels`, (height, width, channels), written by Pillow."""
+    stream = io.BytesIO()
+    Image.fromarray(pixels.squeeze(), mode).save(stream, kind, **options)
+    return stream.getvalue()
