@@ -66,6 +66,10 @@ evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=ru
 bench: $(VENV)/.complete $(SAMPLE)  ## the figures of the README: the trainer's step against a bare loop
 	@$(BIN)/python -m bench.step $(ARGS)
 
+.PHONY: bench-loader
+bench-loader: $(VENV)/.complete $(SAMPLE)  ## the loader, on DALI and on torchvision, against torch's DataLoader
+	@OMP_NUM_THREADS=1 $(BIN)/python -m bench.loader $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.complete  ## ruff (check and format) and mypy
 	@$(BIN)/ruff check .
