@@ -1,7 +1,8 @@
 """Decoding with NVIDIA DALI: one pipeline for a whole run, fed with as many images as there are.
 
-One that reads headers stands before it. A header that DALI's decoders cannot read ends the whole process in one case of
-two: their calling thread leaves while the pool's threads still write to its variables (seen with 2.4.0).
+One that reads headers stands before it. In DALI 2.4.0 a header that its decoders cannot read may end the whole process
+(it does in batches of 64, not in batches of 16): they throw in the calling thread while the pool's threads still work
+on that thread's variables. Reading headers alone waits for the pool first.
 
 Everything random is drawn outside and passed in, so the batch may change from call to call: DALI's own crops would
 change with it. No end of an epoch reaches the pipeline, so nothing has to be reset, refilled or rebuilt.
@@ -26,7 +27,7 @@ from torch import Tensor
 from pipeline.data.decode import Decoded, UndecodableError, Views, too_small
 
 MAX_BATCH = 256
-"""Images in one run of the pipeline; more are decoded in several. A run costs as much as five tiny images."""
+"""Images in one run of the pipeline; more are decoded in several. A run costs as much as ten tiny images."""
 FAULTS = ("nvImageCodec failure: '#3'", "nvImageCodec failure: '#4'", "Failed to decode sample")
 """Words of errors that are an image's fault: nvImageCodec's BAD_CODESTREAM and CODESTREAM_UNSUPPORTED, and a decoder
 that gave up. Others are the machine's."""

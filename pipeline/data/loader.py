@@ -24,7 +24,7 @@ from pipeline.errors import UserError
 
 PIXELS_AT_ONCE = 2**17
 """Small images are drawn and decoded several updates at a time, up to so many pixels (227 images of 24 x 24): what a
-call costs beside its images is as much as decoding ten of them. From two images of 224 x 224 on, one update is more."""
+call costs beside its images is as much as decoding thirty of them. Images of 224 x 224 are decoded update by update."""
 
 NO_LABEL = -1
 """Label of a validation image that cannot be decoded: no class, so that the image counts as wrong."""
