@@ -18,6 +18,7 @@ from pipeline.config import Config
 from pipeline.data.loader import Batch
 from pipeline.optim.lars import LARS, parameter_groups
 from pipeline.optim.schedule import Position
+from pipeline.profiler import phase
 from pipeline.workers import Workers
 
 
@@ -77,10 +78,11 @@ class Step:
             losses.append(loss)
             corrects.append(correct)
         scale = self.scaler.get_scale()
-        self.scaler.unscale_(self.optimizer)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad()
+        with phase("optimiser"):
+            self.scaler.unscale_(self.optimizer)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad()
         skipped = self.scaler.get_scale() < scale
         return Outcome(torch.stack(losses).mean(), torch.stack(corrects).sum(), skipped, scale)
 
@@ -89,10 +91,11 @@ class Step:
         images = batch.images.to(self._device, non_blocking=True)
         labels = batch.labels.to(self._device, non_blocking=True)
         with nullcontext() if averaging else self._parallel.no_sync():
-            with precision.autocast(self._config.precision, self._device.type):
+            with phase("forward"), precision.autocast(self._config.precision, self._device.type):
                 logits = self._parallel(images)
                 loss = self._loss(logits, labels)
-            self.scaler.scale(loss / count if count > 1 else loss).backward()
+            with phase("backward"):
+                self.scaler.scale(loss / count if count > 1 else loss).backward()
         return loss.detach(), (logits.detach().argmax(1) == labels).sum()
 
     def _fix_buckets(self) -> None:

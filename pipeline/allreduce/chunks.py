@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pipeline.profiler import phase
+
 Average = Callable[[Tensor], None]
 """Averages a bucket in place, blocking (thread) or enqueueing (stream)."""
 
@@ -45,7 +47,7 @@ class ThreadEngine:
         while (job := self._jobs.get()) is not None:
             bucket, last, future = job
             try:
-                with torch.inference_mode():
+                with torch.inference_mode(), phase("all-reduce"):
                     self._average(bucket)
             except Exception as error:
                 future.set_exception(error)  # type: ignore[arg-type]
@@ -68,7 +70,7 @@ class StreamEngine:
         ready = torch.cuda.current_stream(self._device).record_event(torch.cuda.Event(enable_timing=True))
         self._stream.wait_event(ready)
         future: torch.futures.Future[Tensor] = torch.futures.Future(devices=[self._device])
-        with torch.cuda.stream(self._stream):
+        with torch.cuda.stream(self._stream), phase("all-reduce"):
             bucket.record_stream(self._stream)
             self._average(bucket)
             if last:
