@@ -1,6 +1,10 @@
-"""What a run measures: one line an update in metrics.jsonl, and totals an attempt. Written by the first rank only."""
+"""What a run measures: a line an update in metrics.jsonl, one a validation in validations.jsonl, totals an attempt.
+
+Written by the first rank only. Torch-free.
+"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,43 @@ class UpdateLine:
     skipped: bool
     time_s: float
     """Loop time since the attempt began."""
+    update_s: float
+    """From asking for the update's images to its changed weights, on the first worker."""
+
+
+@dataclass(frozen=True)
+class ValidationLine:
+    """One validation, as validations.jsonl has it."""
+
+    update: int
+    """Updates done before it."""
+    epoch: float
+    """Fractional epoch that the run had reached."""
+    top1: float
+    """Share of the images whose label came first, in percent."""
+    images: int
+    took_s: float
+
+
+@dataclass(frozen=True)
+class LoopTime:
+    """Where the loop time between two agreements went, in seconds."""
+
+    loop_s: float
+    updates_s: float
+    """In updates, on the first worker."""
+    data_s: float
+    """In updates, waiting for images; mean over the workers."""
+    communication_s: float
+    """In updates, waiting for averaged gradients and for nothing else; mean over the workers."""
+
+    def shares(self) -> dict[str, float]:
+        """Shares of loop_s, 0 to 1, that add up to 1; `other` is agreeing, validating and saving."""
+        compute_s = max(0.0, self.updates_s - self.data_s - self.communication_s)
+        parts = {"data": self.data_s, "compute": compute_s, "communication": self.communication_s}
+        whole = max(self.loop_s, sum(parts.values()))
+        shares = {name: seconds / whole for name, seconds in parts.items()}
+        return shares | {"other": 1 - sum(shares.values())}
 
 
 @dataclass
@@ -51,14 +92,17 @@ class Totals:
 
 
 class MetricsFile:
-    """metrics.jsonl, appended to in whole lines; what lies beyond `update` (of an attempt that died) is dropped."""
+    """metrics.jsonl or validations.jsonl, appended to in whole lines.
+
+    What lies beyond `update`, of an attempt that died, is dropped.
+    """
 
     def __init__(self, path: Path, update: int) -> None:
         kept = [line for line in _whole_lines(path) if json.loads(line)["update"] <= update]
         write_atomically(path, "".join(kept))
         self._file = path.open("a")
 
-    def write(self, lines: list[UpdateLine]) -> None:
+    def write(self, lines: Sequence[UpdateLine | ValidationLine]) -> None:
         self._file.write("".join(json.dumps(asdict(line)) + "\n" for line in lines))
         self._file.flush()
 
@@ -67,7 +111,7 @@ class MetricsFile:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All lines of a metrics.jsonl, oldest first."""
+    """All lines of a metrics.jsonl or validations.jsonl, oldest first; none where there is no such file."""
     return [json.loads(line) for line in _whole_lines(path)]
 
 

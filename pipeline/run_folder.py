@@ -5,6 +5,9 @@
     log/              job.log and one file a rank         metrics.jsonl    a line an update, written by rank 0
     checkpoints/      update-000500.pt, …; model.pt       result.json      the outcome, once there is one
     attempts/N/       job_id, exit, errors/rank-R         evaluations.jsonl
+    events/           the same for TensorBoard            validations.jsonl  a line a validation
+    profile/          traces, where asked for             mlperf.log       the run as MLPerf's rules log it
+    plots/            what `make plot` draws
 
 Attempt N is opened by the job script before anything else, and its exit code is written last: 0 done, 85 saved and to
 be started again, anything else failed. Torch-free.
@@ -35,6 +38,11 @@ class RunFolder:
         self.log = self.path / "log"
         self.job_log = self.log / "job.log"
         self.metrics = self.path / "metrics.jsonl"
+        self.validations = self.path / "validations.jsonl"
+        self.events = self.path / "events"
+        self.mlperf_log = self.path / "mlperf.log"
+        self.profile = self.path / "profile"
+        self.plots = self.path / "plots"
         self.checkpoints = self.path / "checkpoints"
         self.model = self.checkpoints / "model.pt"
         self.result = self.path / "result.json"

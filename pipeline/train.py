@@ -18,7 +18,7 @@ from rich.console import Console
 
 from pipeline.config import Config, Plan, load, make_plan
 from pipeline.errors import UserError
-from pipeline.metrics import MetricsFile, UpdateLine, earlier_totals, save_totals
+from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine, earlier_totals, save_totals
 from pipeline.report.console import ProgressDisplay, print_header, print_result
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder, write_atomically, write_error
 
@@ -86,11 +86,11 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     me = workers.start(config.site, plan.grid)
     indexes = preflight.read_data(config, plan)
     train, validation = stage(indexes, me.place.node_workers)
-    observer = Watcher(config, plan, folder, console) if me.is_head else Silent()
+    observer = Watcher(config, plan, folder, console, began, len(indexes[1])) if me.is_head else Silent()
     trainer = Trainer(config, plan, me, folder, (train, validation), observer, stop.is_set)
     observer.start(trainer.update)
     ending = trainer.run()
-    observer.close()
+    observer.close(finished=not ending.requested)
     if me.is_head:
         totals = ending.totals
         totals.wall_time_s = time.time() - began
@@ -108,26 +108,37 @@ class Silent:
 
     def start(self, update: int) -> None: ...
 
-    def updates(self, lines: list[UpdateLine]) -> None: ...
+    def updates(self, lines: list[UpdateLine], time: LoopTime) -> None: ...
 
-    def validated(self, epoch: float, top1: float) -> None: ...
+    def validated(self, line: ValidationLine) -> None: ...
 
     def saved(self, update: int) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, *, finished: bool) -> None:
+        """finished: whether the attempt ended by itself, and not on request to go on later."""
 
 
 class Watcher(Silent):
-    """The observer of the first rank: metrics.jsonl, its log, and what a person follows."""
+    """The observer of the first rank: what the run folder keeps of a run, and what a person follows."""
 
-    def __init__(self, config: Config, plan: Plan, folder: RunFolder, console: Console) -> None:
+    def __init__(
+        self,
+        config: Config,
+        plan: Plan,
+        folder: RunFolder,
+        console: Console,
+        began_s: float,
+        validation_images: int,
+    ) -> None:
+        """began_s: when the attempt began, seconds since 1970. validation_images: in the whole validation set."""
         self._config, self._plan, self._folder, self._console = config, plan, folder, console
+        self._began_s, self._validation_images = began_s, validation_images
 
     def start(self, update: int) -> None:
         print_header(self._console, self._config, self._plan)
         if update:
             self._console.print(f"going on after update {update} of {self._plan.updates}", highlight=False)
-        self._metrics = MetricsFile(self._folder.metrics, update)
+        self._open_records(update)
         every_s = self._config.run.log_every_s
         log = Console(file=sys.stdout, width=200, no_color=True, force_terminal=False)
         displays = [(self._console, every_s), (log, every_s)]
@@ -135,22 +146,53 @@ class Watcher(Silent):
             ProgressDisplay(console, self._plan, first_update=update, every_s=seconds) for console, seconds in displays
         ]
 
-    def updates(self, lines: list[UpdateLine]) -> None:
+    def updates(self, lines: list[UpdateLine], time: LoopTime) -> None:
         self._metrics.write(lines)
+        self._mlperf.updates(lines)
+        if self._events is not None:
+            self._events.updates(lines, time)
         if lines:
             for display in self._displays:
                 display.show(vars(lines[-1]))
 
-    def validated(self, epoch: float, top1: float) -> None:
-        self._note(f"epoch {epoch:g}: top-1 {top1:.2f} %")
+    def validated(self, line: ValidationLine) -> None:
+        self._validations.write([line])
+        self._mlperf.validated(line)
+        if self._events is not None:
+            self._events.validated(line)
+        self._note(f"epoch {line.epoch:g}: top-1 {line.top1:.2f} %")
 
     def saved(self, update: int) -> None:
         self._displays[-1].note(f"saved {self._folder.checkpoint(update)}")
 
-    def close(self) -> None:
-        self._metrics.close()
+    def close(self, *, finished: bool) -> None:
+        if finished:
+            self._mlperf.finish()
+        for record in (self._metrics, self._validations, self._mlperf, self._events):
+            if record is not None:
+                record.close()
         for display in self._displays:
             display.close()
+
+    def _open_records(self, update: int) -> None:
+        """Open what is written while the run goes; each drops what lies beyond `update`."""
+        from pipeline.mlperf import MlperfLog  # here, so that no other rank loads these packages
+
+        self._metrics = MetricsFile(self._folder.metrics, update)
+        self._validations = MetricsFile(self._folder.validations, update)
+        self._mlperf = MlperfLog(
+            self._folder.mlperf_log,
+            self._config,
+            self._plan,
+            update=update,
+            began_s=self._began_s,
+            validation_images=self._validation_images,
+        )
+        self._events = None
+        if self._config.run.tensorboard:
+            from pipeline.events import EventFile
+
+            self._events = EventFile(self._folder.events, update)
 
     def _note(self, text: str) -> None:
         for display in self._displays:

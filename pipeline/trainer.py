@@ -22,8 +22,9 @@ from pipeline.config import Config, Plan
 from pipeline.data import decode
 from pipeline.data.loader import Batch, TrainingLoader, validation_batches
 from pipeline.data.memory import SampleMemory
-from pipeline.metrics import Totals, UpdateLine
+from pipeline.metrics import LoopTime, Totals, UpdateLine, ValidationLine
 from pipeline.optim.schedule import Position, position
+from pipeline.profiler import Profiler, phase
 from pipeline.run_folder import RunFolder
 from pipeline.step import Outcome, Step
 from pipeline.validation import count_correct
@@ -35,9 +36,9 @@ VALIDATION_BATCH = 250
 class Observer(Protocol):
     """Who is told what happens; on the first rank it writes and shows, on the others it does nothing."""
 
-    def updates(self, lines: list[UpdateLine]) -> None: ...
+    def updates(self, lines: list[UpdateLine], time: LoopTime) -> None: ...
 
-    def validated(self, epoch: float, top1: float) -> None: ...
+    def validated(self, line: ValidationLine) -> None: ...
 
     def saved(self, update: int) -> None: ...
 
@@ -75,7 +76,8 @@ class Trainer:
         self._decoder = decode.build(config.data, workers.device)
         self._step = Step(config, workers)
         self._stop_requested = stop_requested
-        self._undisclosed: list[tuple[int, Position, Outcome, float]] = []
+        self._undisclosed: list[tuple[int, Position, Outcome, float, float]] = []
+        self._disclosed_s = 0.0
         self._totals = Totals()
         self._waited_for_data_s = 0.0
         self._averaged = True  # whether all workers hold the same batch-norm statistics just now
@@ -83,6 +85,7 @@ class Trainer:
         self.update = self._resume()
         self._saved_update = self.update  # never read off the disk: the first rank writes while others look
         self._last = self._last_update()
+        self._profiler = Profiler(config.run.profile if workers.is_head else 0, folder.profile, self.update)
 
     def run(self) -> Ending:
         """Train to the end of the run, of the part that was asked for, or until a request to stop."""
@@ -95,6 +98,7 @@ class Trainer:
                 requested = self.advance(batches)
         finally:
             loader.close()
+            self._profiler.close()
         return self._end(requested)
 
     def loader(self) -> TrainingLoader:
@@ -116,14 +120,16 @@ class Trainer:
     def advance(self, batches: Iterator[list[Batch]]) -> bool:
         """Do the next update and what is due after it; returns whether a stop was requested anywhere."""
         asked = time.perf_counter()
-        micro_batches = next(batches)
+        with phase("data"):
+            micro_batches = next(batches)
         self._waited_for_data_s += time.perf_counter() - asked
         here = position(self._config.optim, self._plan, self.update)
         outcome = self._step.update(micro_batches, here)
         self._averaged = False
         self._replaced_samples += sum(batch.replaced for batch in micro_batches)
         self.update += 1
-        self._undisclosed.append((self.update, here, outcome, self._loop_s()))
+        self._undisclosed.append((self.update, here, outcome, self._loop_s(), time.perf_counter() - asked))
+        self._profiler.update_done()
         return self._after_update(here)
 
     def _resume(self) -> int:
@@ -165,8 +171,7 @@ class Trainer:
             self._average()
         every = run.validate_every_epochs
         if epoch_ends and every and (here.epoch + 1) % every == 0 and self.update < self._last:
-            counts = self._validate()
-            self._observer.validated(here.epoch + 1, percent(counts))
+            self._validate(here.epoch + 1)
         if requested or saving:
             self._save()
         return requested
@@ -180,8 +185,7 @@ class Trainer:
         counts = None
         if not requested:
             self._average()
-            counts = self._validate()
-            self._observer.validated(self.update_epoch(), percent(counts))
+            counts = self._validate(self.update_epoch())
         self._step.all_reduce.close()
         return Ending(
             self.update,
@@ -207,8 +211,8 @@ class Trainer:
             self._replaced_samples,
         ]
         self._waited_for_data_s, self._replaced_samples = 0.0, 0
-        losses = [outcome.loss for _, _, outcome, _ in done]
-        corrects = [outcome.correct for _, _, outcome, _ in done]
+        losses = [outcome.loss for _, _, outcome, *_ in done]
+        corrects = [outcome.correct for _, _, outcome, *_ in done]
         sums = torch.tensor(since, dtype=torch.float64)
         if done:
             measured = torch.cat([torch.stack(losses).double(), torch.stack(corrects).double()]).cpu()
@@ -217,20 +221,26 @@ class Trainer:
         values = sums.tolist()
         of_updates = values[len(since) :]
         workers = self._workers.world_size
-        self._totals.communication_s += values[1] / workers
-        self._totals.data_s += values[2] / workers
+        communication_s, data_s = values[1] / workers, values[2] / workers
+        self._totals.communication_s += communication_s
+        self._totals.data_s += data_s
         self._totals.replaced_samples += int(values[3])
         lines = self._lines(of_updates[: len(done)], of_updates[len(done) :])
         self._totals.updates += len(lines)
         self._totals.images += sum(line.batch for line in lines)
         self._totals.skipped_updates += sum(line.skipped for line in lines)
         self._undisclosed = []
-        self._observer.updates(lines)
+        loop_s = self._loop_s()
+        updates_s = sum(line.update_s for line in lines)
+        self._observer.updates(lines, LoopTime(loop_s - self._disclosed_s, updates_s, data_s, communication_s))
+        self._disclosed_s = loop_s
         return values[0] > 0
 
     def _lines(self, losses: list[float], corrects: list[float]) -> list[UpdateLine]:
         lines = []
-        for (update, here, outcome, time_s), loss, correct in zip(self._undisclosed, losses, corrects, strict=True):
+        for (update, here, outcome, time_s, update_s), loss, correct in zip(
+            self._undisclosed, losses, corrects, strict=True
+        ):
             batch = self._plan.stage_at(here.epoch).total_batch
             lines.append(
                 UpdateLine(
@@ -244,6 +254,7 @@ class Trainer:
                     loss_scale=outcome.loss_scale,
                     skipped=outcome.skipped,
                     time_s=time_s,
+                    update_s=update_s,
                 )
             )
         return lines
@@ -254,8 +265,9 @@ class Trainer:
             self._step.batch_norm.average()
             self._averaged = True
 
-    def _validate(self) -> Tensor:
-        """(correct, seen) over all workers; batch-norm statistics must have been averaged."""
+    def _validate(self, epoch: float) -> Tensor:
+        """(correct, seen) over all workers after `epoch` epochs; batch-norm statistics must have been averaged."""
+        began_s = self._loop_s()
         batches = validation_batches(
             self._validation,
             self._config.data,
@@ -266,6 +278,8 @@ class Trainer:
         )
         counts = count_correct(self._step.model, batches, self._workers.device)
         dist.all_reduce(counts, group=self._workers.control)
+        took_s = self._loop_s() - began_s
+        self._observer.validated(ValidationLine(self.update, epoch, percent(counts), int(counts[1]), took_s))
         return counts
 
     def _save(self) -> None:

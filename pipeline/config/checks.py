@@ -90,6 +90,7 @@ def _check_numbers(config: Config) -> None:
         "run.agree_every_updates": (config.run.agree_every_updates, 1),
         "run.stop_after_epochs": (config.run.stop_after_epochs, 1),
         "run.stop_after_updates": (config.run.stop_after_updates, 1),
+        "run.profile": (config.run.profile, 0),
         "seed": (config.seed, 0),
         "optim.warmup_epochs": (config.optim.warmup_epochs, 0),
         "optim.weight_decay": (config.optim.weight_decay, 0),

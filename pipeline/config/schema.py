@@ -208,6 +208,10 @@ class RunConfig:
     to stop. The end of an epoch is one too."""
     log_every_s: float = 5.0
     """Seconds between two progress lines in a log."""
+    tensorboard: bool = True
+    """Write events/ for TensorBoard, at agreements, on the first rank."""
+    profile: int = 0
+    """Trace so many updates of the attempt on the first rank, after a few to warm up, into profile/; 0: none."""
 
 
 @dataclass

@@ -14,8 +14,10 @@ import torch
 
 from pipeline.config import load
 from pipeline.data.shards import Sample, read_index, write_manifest, write_split
+from pipeline.metrics import read_metrics
 from pipeline.models import build
 from pipeline.run_folder import RunFolder
+from tests.pipeline.records import assert_complies, mlperf_records, tensorboard_points
 
 EXPERIMENTS = {
     "reference": "2 | 1 x 2 | 3,330", "1": "3 | 1 x 3 | 3,000", "2": "4 | 2 x 2 | 2,250", "3": "5 | 1 x 5 | 1,800",
@@ -70,8 +72,10 @@ def test_it_prints_a_header_progress_a_table_and_the_run_folder_last(trained: tu
 def test_it_leaves_the_run_folder_of_the_design(trained: tuple[RunFolder, str]) -> None:
     folder, _ = trained
     found = {str(path.relative_to(folder.path)) for path in folder.path.rglob("*") if path.is_file()}
+    (events,) = [name for name in found if name.startswith("events/events.out.tfevents.")]
     expected = {
         "config.yaml", "overrides.yaml", "job.sh", "environment.txt", "metrics.jsonl", "result.json", "log/job.log",
+        "validations.jsonl", "mlperf.log", events,
         *(f"log/rank-{rank}.log" for rank in range(4)), "checkpoints/update-000037.pt", "checkpoints/model.pt",
         "attempts/0/job_id", "attempts/0/exit", "attempts/0/totals.json",
     }  # fmt: skip
@@ -102,6 +106,25 @@ def test_its_metrics_have_a_line_an_update(trained: tuple[RunFolder, str]) -> No
     assert [line["lr"] for line in lines] == pytest.approx([3.1 * number / 37 / 5 for number in range(37)])
     assert {line["batch"] for line in lines} == {64}
     assert all(0 < line["loss"] < 10 for line in lines)
+
+
+def test_its_records_for_tensorboard_and_mlperf_say_what_its_metrics_say(trained: tuple[RunFolder, str]) -> None:
+    folder, _ = trained
+    result = folder.read_result()
+    assert result is not None
+    (validation,) = read_metrics(folder.validations)
+    assert (validation["update"], validation["epoch"], validation["images"]) == (37, 1.0, 1000)
+    assert validation["top1"] == result["top1"]
+    points = tensorboard_points(folder.events)
+    assert points["update/loss"] == pytest.approx({one["update"]: one["loss"] for one in read_metrics(folder.metrics)})
+    assert points["validation/top1"] == pytest.approx({37: result["top1"]})
+    shares = [points[f"loop_share/{part}"] for part in ("data", "compute", "communication", "other")]
+    assert [list(share) for share in shares] == [[10, 20, 30, 37]] * 4  # the agreements
+    assert [sum(share[step] for share in shares) for step in shares[0]] == pytest.approx([1, 1, 1, 1])
+    assert_complies(folder.mlperf_log)
+    (run_stop,) = [record for record in mlperf_records(folder.mlperf_log) if record["key"] == "run_stop"]
+    assert run_stop["metadata"]["status"] == "aborted"
+    assert run_stop["metadata"]["scale"] == "scale model of 2176 GPUs"
 
 
 def test_plain_torch_load_opens_its_checkpoints_with_torchvisions_names(trained: tuple[RunFolder, str]) -> None:
@@ -156,6 +179,8 @@ def test_a_run_saved_on_request_goes_on_where_it_stopped(repository: Path, tmp_p
     result = folder.read_result()
     assert result is not None
     assert result["images"] == 64 * (saved + 5)
+    assert list(tensorboard_points(folder.events)["update/loss"]) == list(range(1, saved + 6))
+    assert_complies(folder.mlperf_log)
     assert (folder.attempts / "1" / "exit").read_text() == "0\n"
 
     refused = make(repository, "train", f"RESUME={path}", "ARGS=optim.lr=1.0")

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
-from pipeline.metrics import MetricsFile, Totals, UpdateLine, earlier_totals, read_metrics, save_totals
+import pytest
+
+from pipeline.metrics import LoopTime, MetricsFile, Totals, UpdateLine, earlier_totals, read_metrics, save_totals
 from pipeline.run_folder import RunFolder
 
 
 def line(update: int) -> UpdateLine:
-    return UpdateLine(update, update / 37, 0.5, 10.0, 3.1, 0.9, 64, 1024.0, False, 0.1)
+    return UpdateLine(update, update / 37, 0.5, 10.0, 3.1, 0.9, 64, 1024.0, False, 0.1, 0.1)
 
 
 def test_a_resumed_attempt_drops_what_lies_beyond_its_checkpoint(tmp_path: Path) -> None:
@@ -21,6 +23,20 @@ def test_a_resumed_attempt_drops_what_lies_beyond_its_checkpoint(tmp_path: Path)
     again.write([line(6)])
     again.close()
     assert [one["update"] for one in read_metrics(path)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_file_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
+    assert read_metrics(tmp_path / "validations.jsonl") == []
+
+
+def test_the_shares_of_the_loop_add_up_to_one() -> None:
+    # 10 s of loop, 8 s of them in updates: 1 s waiting for images, 2 s for gradients, so 5 s computing and 2 s outside.
+    shares = LoopTime(loop_s=10.0, updates_s=8.0, data_s=1.0, communication_s=2.0).shares()
+    assert shares == pytest.approx({"data": 0.1, "compute": 0.5, "communication": 0.2, "other": 0.2})
+    # Means over workers may exceed what the first one saw.
+    assert LoopTime(loop_s=1.0, updates_s=1.0, data_s=0.6, communication_s=0.6).shares() == pytest.approx(
+        {"data": 0.5, "compute": 0.0, "communication": 0.5, "other": 0.0}
+    )
 
 
 def test_totals_are_added_up_over_the_attempts_before(tmp_path: Path) -> None:

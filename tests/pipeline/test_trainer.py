@@ -16,7 +16,7 @@ from pipeline.config import Config, make_plan, save
 from pipeline.data import order
 from pipeline.data.memory import SampleMemory, stage
 from pipeline.evaluate import OneProcess, evaluate
-from pipeline.metrics import MetricsFile, UpdateLine
+from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine
 from pipeline.run_folder import RunFolder
 from pipeline.trainer import Ending, Trainer
 from tests.pipeline.data.images import jpeg, write_images
@@ -33,11 +33,11 @@ class Recorder:
     def __init__(self, folder: RunFolder, update: int, rank: int) -> None:
         self._file = MetricsFile(folder.metrics, update) if rank == 0 else None
 
-    def updates(self, lines: list[UpdateLine]) -> None:
+    def updates(self, lines: list[UpdateLine], time: LoopTime) -> None:  # noqa: ARG002
         if self._file:
             self._file.write(lines)
 
-    def validated(self, epoch: float, top1: float) -> None: ...
+    def validated(self, line: ValidationLine) -> None: ...
 
     def saved(self, update: int) -> None: ...
 
@@ -47,10 +47,10 @@ class Late:
 
     recorder: Recorder
 
-    def updates(self, lines: list[UpdateLine]) -> None:
-        self.recorder.updates(lines)
+    def updates(self, lines: list[UpdateLine], time: LoopTime) -> None:
+        self.recorder.updates(lines, time)
 
-    def validated(self, epoch: float, top1: float) -> None: ...
+    def validated(self, line: ValidationLine) -> None: ...
 
     def saved(self, update: int) -> None: ...
 
