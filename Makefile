@@ -62,6 +62,15 @@ evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=ru
 	@test -n '$(RUN)' || { echo 'error: name the run: make evaluate RUN=runs/…' >&2; exit 1; }
 	$(BIN)/python -m pipeline.evaluate '$(RUN)' $(ARGS)
 
+.PHONY: plot
+plot: $(VENV)/.complete  ## draw a run's training, or several together: RUN="runs/… runs/…"
+	@test -n '$(RUN)' || { echo 'error: name the run: make plot RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m pipeline.report.plot $(RUN) $(ARGS)
+
+.PHONY: pictures
+pictures: $(VENV)/.complete  ## draw the pictures of docs/pictures/ again
+	@$(BIN)/python -m pipeline.report.torus_picture
+
 .PHONY: bench
 bench: $(VENV)/.complete $(SAMPLE)  ## the figures of the README: the trainer's step against a bare loop
 	@$(BIN)/python -m bench.step $(ARGS)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -152,6 +153,15 @@ def test_evaluate_gives_the_same_top1_again(repository: Path, trained: tuple[Run
     folder.evaluations.unlink()
 
 
+def test_plot_draws_the_run(repository: Path, trained: tuple[RunFolder, str]) -> None:
+    folder, _ = trained
+    done = make(repository, "plot", f"RUN={folder.path}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(folder.plots / "training.svg"), str(folder.plots / "training.png")]
+    shutil.rmtree(folder.plots)
+    assert "name the run: make plot RUN=" in the_error(make(repository, "plot"))
+
+
 def test_a_run_saved_on_request_goes_on_where_it_stopped(repository: Path, tmp_path: Path) -> None:
     path = tmp_path / "run"
     words = ["make", "train", "EXP=5", f"ARGS=run.dir={path} run.stop_after_epochs=30 optim.lr=2.0"]
@@ -268,6 +278,4 @@ def test_a_world_that_is_not_the_grids_stops_at_once(repository: Path, trained: 
 
 
 def remove(folder: RunFolder) -> None:
-    import shutil
-
     shutil.rmtree(folder.path)

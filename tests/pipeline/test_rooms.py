@@ -13,6 +13,8 @@ TORCH_FREE = [
     "pipeline.config",
     "pipeline.run_folder",
     "pipeline.report.console",
+    "pipeline.report.plot",
+    "pipeline.report.torus_picture",
     "pipeline.events",
     "pipeline.mlperf",
     "jobs.submit",
