@@ -1,6 +1,7 @@
 """The trainer on real processes: resume to the bit, accumulation equal to real workers, exact validation."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,8 @@ def digest(tensor: torch.Tensor) -> str:
     return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
 
 
+PHASES = ("data", "forward", "backward", "all-reduce", "optimiser")
+
 WORLDS = {
     "2x2": ["exp=exp5"],
     "1x4": ["exp=exp5", "grid.vertical=1"],
@@ -173,6 +176,20 @@ def test_accumulation_on_1_and_2_workers_is_4_workers_within_rounding(sample: Pa
         for name, value in four["model"].items():
             if "num_batches" not in name:
                 torch.testing.assert_close(fewer["model"][name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_a_trace_names_the_phases_of_its_updates(sample: Path, tmp_path: Path) -> None:
+    words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}", "workers=1", "run.profile=2"]
+    run(Job(tmp_path / "run", words, [6]))
+    (path,) = (tmp_path / "run" / "profile").iterdir()
+    assert path.name == "rank-0-updates-4-5.json"
+    events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    threads = {name: [event["tid"] for event in events if event["name"] == name] for name in PHASES}
+    counts = {name: len(tids) for name, tids in threads.items() if name != "all-reduce"}
+    assert counts == {"data": 2, "forward": 8, "backward": 8, "optimiser": 2}  # one worker takes four micro-batches
+    (main,) = {tid for name in counts for tid in threads[name]}
+    (averaging,) = set(threads["all-reduce"])
+    assert averaging != main
 
 
 def test_validation_counts_every_image_once_when_workers_do_not_divide_them(sample: Path, tmp_path: Path) -> None:
