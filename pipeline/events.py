@@ -1,7 +1,8 @@
 """The run for TensorBoard: events/, written by the first rank at agreements.
 
-The records are made with tensorboard's lightest classes, a protocol buffer and a record writer: no queue, no thread,
-and no torch.utils.tensorboard. Torch-free; imported where run.tensorboard asks for it.
+The records are made with tensorboard's own protocol buffer and record writer, one write an agreement. Its SummaryWriter
+has a queue and a thread, which would take the processor from a worker in the middle of an update, and it cannot drop
+points. Torch-free; imported where run.tensorboard asks for it.
 """
 
 import os

@@ -114,10 +114,12 @@ def draw(runs: Sequence[Curves]) -> Figure:
         figure = Figure(figsize=(9, 7.2), layout="constrained")
         rows = figure.subplots(4, 1, sharex=True, height_ratios=[5, 1.2, 1.2, 1.2])
         figure.suptitle(title(runs), fontsize=12)
-        for run, colour in zip(runs, _colours(len(runs)), strict=True):
+        for index, run in enumerate(runs):
+            colour = SERIES[index % len(SERIES)]
             _draw_errors(rows[0], run, colour, several=len(runs) > 1)
+            width = 1.8 + 1.8 * (len(runs) - 1 - index)  # where schedules coincide the earlier shows around the later
             for axes, values in zip(rows[1:], (run.lr, run.momentum, run.batch), strict=True):
-                axes.plot(run.epoch, values, color=colour, linewidth=1.8)
+                axes.plot(run.epoch, values, color=colour, linewidth=width)
         rows[0].set_ylabel("error, %")
         rows[0].set_ylim(0, 100)
         rows[0].legend(ncols=2 if len(runs) > 1 else 1, loc="upper right")
@@ -160,10 +162,6 @@ def _draw_errors(axes: Any, run: Curves, colour: str, *, several: bool) -> None:
         run.validation_epoch, run.validation_error, color=marked, linewidth=0, marker="o", markersize=5.5,
         markerfacecolor="none", markeredgewidth=1.8, label=f"{prefix}validation",
     )  # fmt: skip
-
-
-def _colours(count: int) -> list[str]:
-    return [SERIES[index % len(SERIES)] for index in range(count)]
 
 
 if __name__ == "__main__":
