@@ -33,7 +33,6 @@ $(VENV)/.complete: requirements.lock
 	[ "$$version" = 3.11 ] || { echo "error: Python 3.11 is needed and $(PYTHON) is $$version; name another with PYTHON=" >&2; exit 1; }
 	$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { echo 'error: this Python cannot make virtual environments; install python3-venv' >&2; exit 1; }
 	echo 'setting up .venv: about 7 GB of packages, a few minutes, once'
-	rm -f $@
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	touch $@
