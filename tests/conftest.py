@@ -10,6 +10,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # several worlds of workers share
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+LONGEST = ("test_make.py", "test_trainer.py")
+"""Files to start with, so that two processes end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return REPOSITORY

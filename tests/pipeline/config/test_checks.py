@@ -23,7 +23,7 @@ REFUSED = {
     "allreduce.name=tors": "did you mean torus",
     "allreduce.wire=fp8": "there are fp16, bf16, fp32",
     "site.backend=nccl": "needs site.device=cuda",
-    "model.widths=[8,16]": "2 layers and model.blocks",
+    "model.widths=[8,16,32]": "3 layers and model.blocks",
     "data.window.area=[0.5,1.5]": "shares of the image's area",
     "data.window.ratio=[1]": "give .smallest,largest.",
     "data.validation_crop=1.1": "at most 1",
