@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pipeline.allreduce.rings import Buffers
+
 
 class Phases(Protocol):
     """The three steps, on one worker. `wire` is the type that travels."""
@@ -18,6 +20,10 @@ class Phases(Protocol):
     horizontal: int
     vertical: int
     wire: torch.dtype
+
+    def scratch(self, shape: torch.Size, device: torch.device) -> Tensor:
+        """An fp32 tensor for the padded bucket, with whatever it holds."""
+        ...
 
     def reduce_scatter_row(self, work: Tensor) -> Tensor:
         """Sum `work`, (..., horizontal, chunk) fp32, over the row; this worker's chunk, fp32."""
@@ -44,8 +50,9 @@ def average(bucket: Tensor, phases: Phases) -> None:
         return
     horizontal, vertical = phases.horizontal, phases.vertical
     chunk = -(-size // (horizontal * vertical)) * vertical
-    work = bucket.new_zeros(*bucket.shape[:-1], horizontal * chunk, dtype=torch.float32)
+    work = phases.scratch(torch.Size([*bucket.shape[:-1], horizontal * chunk]), bucket.device)
     torch.mul(bucket.to(torch.float32), 1 / horizontal, out=work[..., :size])
+    work[..., size:] = 0
     mine = phases.reduce_scatter_row(work.unflatten(-1, (horizontal, chunk)))
     summed = phases.all_reduce_column(mine.mul_(1 / vertical))
     bucket.copy_(phases.all_gather_row(summed).flatten(-2)[..., :size])
@@ -58,6 +65,10 @@ class RingPhases:
         self.horizontal, self.vertical = row.size, column.size
         self.wire = wire
         self._row, self._column = row, column
+        self._buffers = Buffers()
+
+    def scratch(self, shape: torch.Size, device: torch.device) -> Tensor:
+        return self._buffers.empty("bucket", shape, torch.float32, device)
 
     def reduce_scatter_row(self, work: Tensor) -> Tensor:
         return self._row.reduce_scatter(work, self.wire)
@@ -76,6 +87,9 @@ class NativePhases:
         self.horizontal, self.vertical = row.size(), column.size()
         self.wire = wire
         self._row, self._column = row, column
+
+    def scratch(self, shape: torch.Size, device: torch.device) -> Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=device)  # CUDA's allocator keeps them
 
     def reduce_scatter_row(self, work: Tensor) -> Tensor:
         mine = work.new_empty(work.shape[-1], dtype=self.wire)

@@ -11,7 +11,7 @@ in You et al., algorithm 1; PyTorch-style momentum keeps it outside and differs 
 parameters and biases take lambda = 1 and no weight decay. All arithmetic runs as multi-tensor operations.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -68,7 +68,7 @@ class LARS(torch.optim.Optimizer):
         else:
             decayed = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
             rates = trust_ratios(weights, gradients, group["coefficient"], group["weight_decay"], group["eps"])
-            torch._foreach_mul_(decayed, list(rates.mul_(-group["lr"]).unbind()))
+            _scale(decayed, rates.mul_(-group["lr"]))
             torch._foreach_add_(velocities, decayed)
         torch._foreach_add_(weights, velocities)
 
@@ -90,6 +90,14 @@ def trust_ratios(
     denominators = gradient_norms + weight_decay * weight_norms
     denominators = torch.where(denominators < eps, denominators + eps, denominators)
     return torch.where(weight_norms < eps, 1.0, coefficient * weight_norms / denominators)
+
+
+def _scale(tensors: Sequence[Tensor], factors: Tensor) -> None:
+    """Multiply each tensor by its factor, (number of tensors,): on a GPU without reading the factors back."""
+    if factors.device.type == "cpu":
+        torch._foreach_mul_(list(tensors), factors.tolist())  # numbers are ten times cheaper here than tensors of one
+    else:
+        torch._foreach_mul_(list(tensors), list(factors.unbind()))
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
