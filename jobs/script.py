@@ -16,6 +16,9 @@ ENVIRONMENT_OF_A_RANK = {
     "MKL_NUM_THREADS": "1",
 }
 
+SEGMENTS = "/dev/shm/torus224-mpi"
+"""Open MPI's shared memory of a run lies in a folder of this name with the user's and the script's number behind it."""
+
 
 def quote(words: Sequence[str | Path]) -> str:
     """A command line of which a shell makes exactly these words."""
@@ -28,6 +31,7 @@ def render(*, folder: RunFolder, repository: Path, launch: Sequence[str], thread
     launch: the command that starts all ranks, words. threads: CPU threads a rank.
     """
     environment = {**ENVIRONMENT_OF_A_RANK, "OMP_NUM_THREADS": str(threads)}
+    segments = shlex.quote(SEGMENTS)
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in environment.items())
     return f"""#!/bin/bash
 # {_comment(title)}
@@ -46,6 +50,19 @@ TORUS224_STARTED=$(date +%s.%N)
 export TORUS224_STARTED
 {exports}
 export PYTHONPATH={shlex.quote(str(repository))}
+
+# Open MPI's shared memory gets a folder of its own, so that nothing of it outlives the run. The lock is inherited by
+# every process of the run and so is free only when all are dead: what a killed run left is removed by the next one.
+segments={segments}-$UID
+for old in "$segments"-*/lock; do
+    [ -e "$old" ] && flock --nonblock "$old" rm -rf "${{old%/lock}}"
+done
+segments=$segments-$$
+mkdir -m 700 "$segments" || exit 1
+exec 9> "$segments/lock"
+flock --nonblock 9
+trap 'rm -rf "$segments"' EXIT
+export OMPI_MCA_btl_sm_backing_directory="$segments"
 
 launcher=
 waiting=1

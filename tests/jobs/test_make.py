@@ -1,5 +1,6 @@
 """The main job through `make`, as a user calls it: real mpirun, real workers, real images."""
 
+import contextlib
 import json
 import os
 import re
@@ -264,6 +265,50 @@ def copy_sample(sample: Path, folder: Path, *, truncated: int) -> None:
         samples = [Sample(index.keys[i], image, int(index.label[i]), 28, 28) for i, image in enumerate(images)]
         splits[split] = write_split(folder, split, samples, samples_per_shard=1000)
     write_manifest(folder, name="damaged", classes=10, splits=splits)
+
+
+def shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir()}
+
+
+def processes(folder: RunFolder) -> list[int]:
+    """Every process of a run: its script, mpirun and the ranks name its folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode().split("\0")
+            if any(word.startswith(str(folder.path)) for word in words) and not words[0].endswith("make"):
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["TERM", "KILL, then the next run"])
+def test_nothing_stays_in_shared_memory(repository: Path, tmp_path: Path, number: signal.Signals) -> None:
+    before = shared_memory()
+    folder = RunFolder(tmp_path / "run")
+    words = ["make", "train", "EXP=5", "WORKERS=2", f"ARGS=run.dir={folder.path}"]
+    with subprocess.Popen(words, cwd=repository, env=environment(), stderr=subprocess.DEVNULL) as process:
+        for _ in range(600):
+            if folder.metrics.exists() and folder.metrics.stat().st_size:
+                break
+            time.sleep(0.1)
+        assert shared_memory() - before, "a running job has its segments"
+        if number == signal.SIGTERM:
+            os.kill(int((folder.attempts / "0" / "job_id").read_text()), number)
+        else:
+            for pid in processes(folder):
+                os.kill(pid, number)
+        assert process.wait(30) != 0
+    for _ in range(100):
+        if not processes(folder):
+            break
+        time.sleep(0.1)
+    assert processes(folder) == []
+    if number == signal.SIGKILL:
+        words = [f"RESUME={folder.path}", "ARGS=run.stop_after_updates=1"]
+        assert make(repository, "train", *words).returncode == 0
+    assert shared_memory() <= before
 
 
 def test_a_sweep_is_a_run_folder_each_a_table_and_the_worst_code(repository: Path) -> None:
