@@ -23,7 +23,7 @@ choices = $(if $(EXP),exp=$(experiments)) $(if $(SITE),site=$(SITE)) $(if $(WORK
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 	echo
-	echo '  EXP=5 (1 to 6, reference, flash), ARGS="optim.lr=2.0" (any key of conf/), RESUME=runs/…, RUN=runs/…'
+	echo '  EXP=5 (the default; 1 to 6, reference, flash), ARGS="optim.lr=2.0" (any key of conf/), WORKERS=2, RESUME=runs/…, RUN=runs/…'
 
 .PHONY: setup
 setup: $(VENV)/.complete  ## make .venv from requirements.lock (done by every target that needs it)

@@ -28,6 +28,7 @@ def launch_command(workers: int, command: list[str]) -> list[str]:
     mpirun = Path(sys.executable).with_name("mpirun")
     return [
         str(mpirun), "-n", str(workers), "--oversubscribe", "--bind-to", "none",
+        "--output", ":raw",  # bytes as they come: a live bar ends no line
         "--mca", "osc", "^ucx",  # silences a harmless line of the Open MPI wheel
         *command,
     ]  # fmt: skip
@@ -43,21 +44,25 @@ def run(folder: RunFolder) -> int:
     process = subprocess.Popen(
         ["/bin/bash", str(folder.script)], start_new_session=True, env=environment(), stdin=subprocess.DEVNULL
     )
-    code = _wait(process)
+    code, ended_by_user = _wait(process)
     if code == EXIT_SAVED:
         print(f"saved; go on with: make train RESUME={folder}", flush=True)
+    elif ended_by_user:
+        saved = folder.saved_updates()
+        newest = f"the newest checkpoint is of update {saved[-1]}" if saved else "there is no checkpoint yet"
+        raise UserError(f"ended without saving; {newest}; go on with: make train RESUME={folder}")
     elif code != EXIT_DONE:
         errors = folder.errors()
         raise UserError(errors[0] if errors else f"mpirun ended with code {code}; see {folder.job_log}")
     return code
 
 
-def _wait(process: "subprocess.Popen[bytes]") -> int:
-    """Wait; the first interrupt asks the ranks to save, the next ends them."""
+def _wait(process: "subprocess.Popen[bytes]") -> tuple[int, bool]:
+    """Wait; the first interrupt asks the ranks to save, the next ends them. (exit code, whether the next came)."""
     signals = [signal.SIGUSR2, signal.SIGTERM]
     while True:
         try:
-            return process.wait()
+            return process.wait(), not signals
         except KeyboardInterrupt:
             if not signals:
                 continue

@@ -111,7 +111,8 @@ def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
     for key, (was, is_now) in differences(old, config).items():
         if not key.startswith(RESUMABLE):
             raise UserError(
-                f"{key} was {was} in {folder} and is {is_now} now; a run goes on as it began, so start a new one"
+                f"{key} was {_shown(was)} in {folder} and is {_shown(is_now)} now; a run goes on as it began, "
+                "so start a new one"
             )
     check_data(Path(config.data.path))
     write(folder, config, list(merged.values()))
@@ -139,6 +140,10 @@ def fail(line: str) -> int:
     """Say in one line what was wrong."""
     print(f"error: {line}", file=sys.stderr, flush=True)
     return EXIT_FAILED
+
+
+def _shown(value: object) -> str:
+    return "not given" if value is None else str(value)
 
 
 def _key(word: str) -> str:

@@ -75,7 +75,7 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     """Train, and write what came of it."""
     config = load(folder.config)
     plan = make_plan(config)
-    console.print("starting workers", highlight=False)
+    console.print(f"starting {plan.workers} workers (a few seconds; up to a minute on a busy machine)", highlight=False)
 
     from pipeline import preflight, workers  # torch and MPI take seconds to import: say something first
     from pipeline.data.memory import stage

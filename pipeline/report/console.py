@@ -127,11 +127,17 @@ class ProgressDisplay:
 
     def _describe(self, line: Mapping[str, Any], per_s: float) -> str:
         left = timedelta(seconds=round(self._images_left(line["update"]) / per_s)) if per_s else "unknown"
+        epochs = self._epochs_done(line["update"])
         return (
-            f"epoch {line['epoch']:.1f}/{self._plan.epochs} update {line['update']}/{self._plan.updates} "
+            f"epoch {epochs:.1f}/{self._plan.epochs} update {line['update']}/{self._plan.updates} "
             f"loss {line['loss']:.3f} LR {line['lr']:.3f} momentum {line['momentum']:.3f} batch {line['batch']} "
             f"{per_s:,.0f} images/s ETA {left}"
         )
+
+    def _epochs_done(self, update: int) -> float:
+        """Epochs that are done after `update` updates."""
+        epoch, inside = self._plan.position(update)
+        return epoch + inside / self._plan.stage_at(epoch).updates_per_epoch
 
     def _images_left(self, update: int) -> int:
         done = self._plan.updates_by_stage(update)

@@ -122,7 +122,7 @@ def draw(runs: Sequence[Curves]) -> Figure:
                 axes.plot(run.epoch, values, color=colour, linewidth=width)
         rows[0].set_ylabel("error, %")
         rows[0].set_ylim(0, 100)
-        rows[0].legend(ncols=2 if len(runs) > 1 else 1, loc="upper right")
+        rows[0].legend(ncols=2 if len(runs) > 1 else 1, loc="best")
         for axes, name in zip(rows[1:], ("LR", "momentum", "batch"), strict=True):
             axes.set_ylabel(name)
             axes.margins(y=0.15)
