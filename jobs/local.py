@@ -1,6 +1,7 @@
 """The site `local`: the run's script, started here and now, and shown as it goes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,9 +42,16 @@ def run(folder: RunFolder) -> int:
     """
     if not Path(sys.executable).with_name("mpirun").exists():
         raise UserError(f"no mpirun beside {sys.executable}: run through make, which sets up .venv, or `make setup`")
-    process = subprocess.Popen(
-        ["/bin/bash", str(folder.script)], start_new_session=True, env=environment(), stdin=subprocess.DEVNULL
-    )
+    with folder.job_log.open("ab") as log:
+        process = subprocess.Popen(
+            ["/bin/bash", str(folder.script)],
+            start_new_session=True,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stderr=log,
+        )
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the script is in a session of its own: nobody else tells it
+        signal.signal(number, lambda *_: process.send_signal(signal.SIGTERM))
     code, ended_by_user = _wait(process)
     if code == EXIT_SAVED:
         print(f"saved; go on with: make train RESUME={folder}", flush=True)
@@ -52,9 +60,21 @@ def run(folder: RunFolder) -> int:
         newest = f"the newest checkpoint is of update {saved[-1]}" if saved else "there is no checkpoint yet"
         raise UserError(f"ended without saving; {newest}; go on with: make train RESUME={folder}")
     elif code != EXIT_DONE:
-        errors = folder.errors()
-        raise UserError(errors[0] if errors else f"mpirun ended with code {code}; see {folder.job_log}")
+        raise UserError(_cause(folder, code))
     return code
+
+
+def _cause(folder: RunFolder, code: int) -> str:
+    """Why a run failed, in one line: what a rank said of itself, or else what mpirun said of one that was killed."""
+    errors = folder.errors()
+    killed = re.search(
+        r"rank (\d+) with PID (\d+) on node (\S+) .*?signal (\d+)", " ".join(folder.job_log.read_text().split())
+    )
+    if killed and code > 128:
+        rank, pid, node, number = killed.groups()
+        what = f"rank {rank} (process {pid} on {node}) was ended by signal {number}"
+        return f"{what}; go on with: make train RESUME={folder}"
+    return errors[0] if errors else f"mpirun ended with code {code}; see {folder.job_log}"
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> tuple[int, bool]:
@@ -73,7 +93,7 @@ def _wait(process: "subprocess.Popen[bytes]") -> tuple[int, bool]:
 
 def environment() -> dict[str, str]:
     """What the script inherits: nothing of a scheduler or of another MPI job that this shell may sit in."""
-    foreign = ("SLURM_", "SBATCH_", "PMIX_", "PMI_", "OMPI_", "PRTE_", "PBS_", "OPAL_")
+    foreign = ("SLURM_", "SBATCH_", "PMIX_", "PMI_", "OMPI_", "PRTE_", "PBS_", "OPAL_", "TORUS224_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     kept["TORUS224_LIVE"] = "1" if sys.stdout.isatty() else "0"
     if sys.stdout.isatty():

@@ -38,14 +38,28 @@ def render(*, folder: RunFolder, repository: Path, launch: Sequence[str], thread
 # The same script starts the run again: ranks go on from its newest checkpoint.
 # USR2 makes the ranks save and stop (exit code 85); TERM ends them at once.
 set -u
+umask 077
 run_folder={shlex.quote(str(folder.path))}
+attempts=$run_folder/attempts
 cd {shlex.quote(str(repository))} || exit 1
+export HOME="${{HOME:-$run_folder}}"  # Open MPI does not start without one
 
-# Attempt N, opened before anything else.
+# One script a run folder: every process of the run inherits this lock.
+exec 8< "$attempts" || exit 1
+flock --nonblock 8 || {{ echo "$run_folder is running already" >> "$run_folder/log/job.log"; exit 1; }}
+
+# Attempt N, opened before anything else. Until the ranks say that they are ready, USR2 would end them: a request to
+# stop is only noted then, and they look for it once they have said so.
 attempt=0
-while [ -e "$run_folder/attempts/$attempt" ]; do attempt=$((attempt + 1)); done
-mkdir "$run_folder/attempts/$attempt" || exit 1
-echo "$$" > "$run_folder/attempts/$attempt/job_id"
+while [ -e "$attempts/$attempt" ]; do attempt=$((attempt + 1)); done
+mkdir "$attempts/$attempt" || exit 1
+launcher=
+waiting=1
+code=1
+tell() {{ waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2>/dev/null; }}
+trap 'waiting=1; : > "$attempts/$attempt/stop"; [ ! -e "$attempts/$attempt/ready" ] || tell -USR2' USR2
+trap 'tell -TERM' TERM INT HUP
+echo "$$" > "$attempts/$attempt/job_id"
 TORUS224_STARTED=$(date +%s.%N)
 export TORUS224_STARTED
 {exports}
@@ -64,11 +78,6 @@ flock --nonblock 9
 trap 'rm -rf "$segments"' EXIT
 export OMPI_MCA_btl_sm_backing_directory="$segments"
 
-launcher=
-waiting=1
-code=1
-trap 'waiting=1; [ -n "$launcher" ] && kill -USR2 "$launcher" 2>/dev/null' USR2
-trap 'waiting=1; [ -n "$launcher" ] && kill -TERM "$launcher" 2>/dev/null' TERM INT HUP
 {quote(launch)} 2>> "$run_folder/log/job.log" &
 launcher=$!
 # A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).
@@ -78,7 +87,7 @@ while [ "$waiting" = 1 ]; do
     status=$?
     [ "$status" = 127 ] || code=$status
 done
-echo "$code" > "$run_folder/attempts/$attempt/exit"
+echo "$code" > "$attempts/$attempt/exit"
 exit "$code"
 """
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from jobs import compose, environment, local
 from pipeline.config import Config, check_data, load, make_plan, save
 from pipeline.config.schema import keys
+from pipeline.config.stored import read_yaml
 from pipeline.errors import UserError
 from pipeline.report.console import print_comparison
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder
@@ -42,6 +43,7 @@ class Done:
 
 def main() -> int:
     """Run the application; returns its exit code."""
+    os.umask(0o077)  # a run folder is its owner's
     compose.register()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to us; otherwise Hydra prints and exits by itself
     done: list[Done] = []
@@ -53,8 +55,15 @@ def main() -> int:
         done.append(run(tree, list(HydraConfig.get().overrides.task)))
         return done[-1].code
 
+    refused = next(
+        (word for word in sys.argv[1:] if word.lstrip("+~").startswith(("hydra.run", "hydra.job", "hydra.out"))), ""
+    )
+    if refused:
+        return fail(f"{refused}: Hydra's own folders are not used; a run's folder is run.dir")
     try:
         task()
+    except BrokenPipeError:  # whoever read our output has gone; the run itself is done
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except compose.REFUSALS as error:
         return fail(compose.explain(error, sys.argv[1:]))
     if len(done) > 1:
@@ -75,7 +84,6 @@ def run(tree: DictConfig, words: Sequence[str]) -> Done:
             folder, config = resume(str(resumed), words)
         else:
             config = compose.to_config(tree)
-            check_data(Path(config.data.path))
             folder = create(config, words)
         result = folder.read_result()
         if result and result["complete"]:
@@ -84,12 +92,16 @@ def run(tree: DictConfig, words: Sequence[str]) -> Done:
         code = local.run(folder)
     except UserError as error:
         return Done(folder, fail(str(error)))
+    except compose.REFUSALS as error:
+        return Done(folder, fail(compose.explain(error, words)))
     print(f"run folder: {folder}", flush=True)
     return Done(folder, code)
 
 
 def create(config: Config, words: Sequence[str]) -> RunFolder:
     """A new run folder for `config`, with everything that its job needs."""
+    config.data.path = str(compose.REPOSITORY / config.data.path)  # ranks start in the repository
+    check_data(Path(config.data.path))
     named = any(word.lstrip("+").startswith("run.dir=") for word in words)
     folder = RunFolder.create(config.run.dir, rename=not named)
     write(folder, config, words)
@@ -102,8 +114,10 @@ def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
     Raises UserError where that would make another run of it.
     """
     folder = RunFolder.open(path)
+    if folder.is_running():
+        raise UserError(f"{folder} is running; wait for its end, or stop it before it goes on elsewhere")
     old = load(folder.config)
-    before = [str(word) for word in OmegaConf.load(folder.overrides)]
+    before = [str(word) for word in read_yaml(folder.overrides)]
     forgotten = ("run.resume", "run.dir", "run.stop_after_epochs", "run.stop_after_updates")
     merged = {_key(word): word for word in before if _key(word) not in forgotten}
     merged |= {_key(word): word for word in words if _key(word) not in ("run.resume", "run.dir")}
@@ -114,6 +128,7 @@ def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
                 f"{key} was {_shown(was)} in {folder} and is {_shown(is_now)} now; a run goes on as it began, "
                 "so start a new one"
             )
+    config.data.path = str(compose.REPOSITORY / config.data.path)
     check_data(Path(config.data.path))
     write(folder, config, list(merged.values()))
     return folder, config

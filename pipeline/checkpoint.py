@@ -80,9 +80,8 @@ def read(path: Path) -> State:
     except FileNotFoundError:
         raise UserError(f"{path}: no such checkpoint") from None
     except Exception as error:  # torch.load has no error type of its own for damage
-        raise UserError(
-            f"{path} cannot be read ({str(error).splitlines()[0]}); remove it to use the one before"
-        ) from None
+        kind = type(error).__name__
+        raise UserError(f"{path} is damaged or no checkpoint ({kind}); remove it to use another") from None
 
 
 def _write(path: Path, content: object) -> None:

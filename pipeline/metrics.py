@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder, write_atomically
 
 
@@ -98,7 +99,8 @@ class MetricsFile:
     """
 
     def __init__(self, path: Path, update: int) -> None:
-        kept = [line for line in _whole_lines(path) if json.loads(line)["update"] <= update]
+        lines = zip(_whole_lines(path), read_metrics(path), strict=True)
+        kept = [text for text, line in lines if line["update"] <= update]
         write_atomically(path, "".join(kept))
         self._file = path.open("a")
 
@@ -112,7 +114,10 @@ class MetricsFile:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All lines of a metrics.jsonl or validations.jsonl, oldest first; none where there is no such file."""
-    return [json.loads(line) for line in _whole_lines(path)]
+    try:
+        return [json.loads(line) for line in _whole_lines(path)]
+    except ValueError:
+        raise UserError(f"{path} is damaged: not every line is JSON; mend or remove it") from None
 
 
 def save_totals(attempt: Path | None, totals: Totals) -> None:

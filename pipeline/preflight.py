@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from pipeline.config import Plan
@@ -22,7 +23,22 @@ def read_data(config: Config, plan: Plan) -> tuple[Index, Index]:
             f"the run needs {plan.samples:,} training samples and {folder} has {len(train):,}; "
             f"data.train_samples={len(train)} would use them all"
         )
+    for index in (train, validation):
+        _check_samples(index, classes)
     return train.first(plan.samples), validation
+
+
+def _check_samples(index: Index, classes: int) -> None:
+    """Raise UserError for a split without samples and for a sample that cannot be one."""
+    if not len(index):
+        raise UserError(f"{index.folder} has a split without samples; prepare it again")
+    wrong = np.flatnonzero((index.label >= classes) | (index.width < 1) | (index.height < 1))
+    if len(wrong):
+        sample = int(wrong[0])
+        raise UserError(
+            f"sample {index.where(sample)} has label {index.label[sample]} and {index.width[sample]}x"
+            f"{index.height[sample]} pixels; labels go from 0 to {classes - 1}, sides are at least 1"
+        )
 
 
 def set_threads(threads: int) -> None:

@@ -4,7 +4,7 @@
     job.sh            the job script                      environment.txt  packages, versions, commit, hosts
     log/              job.log and one file a rank         metrics.jsonl    a line an update, written by rank 0
     checkpoints/      update-000500.pt, …; model.pt       result.json      the outcome, once there is one
-    attempts/N/       job_id, exit, errors/rank-R         evaluations.jsonl
+    attempts/N/       job_id, exit, stop, errors/rank-R         evaluations.jsonl
     events/           the same for TensorBoard            validations.jsonl  a line a validation
     profile/          traces, where asked for             mlperf.log       the run as MLPerf's rules log it
     plots/            what `make plot` draws
@@ -13,6 +13,7 @@ Attempt N is opened by the job script before anything else, and its exit code is
 be started again, anything else failed. Torch-free.
 """
 
+import fcntl
 import json
 import os
 from itertools import chain, count
@@ -92,6 +93,8 @@ class RunFolder:
             raise UserError(f"{path}: no such run folder")
         if not folder.config.is_file():
             raise UserError(f"{path}: no config.yaml in it, so it is not a run folder")
+        for inner in (folder.log, folder.checkpoints, folder.attempts):
+            inner.mkdir(exist_ok=True)
         return folder
 
     def rank_log(self, rank: int) -> Path:
@@ -103,7 +106,19 @@ class RunFolder:
 
     def saved_updates(self) -> list[int]:
         """The updates that have a checkpoint, rising."""
-        return sorted(int(path.stem.split("-")[1]) for path in self.checkpoints.glob("update-*.pt"))
+        names = (path.stem.removeprefix("update-") for path in self.checkpoints.glob("update-*.pt"))
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def is_running(self) -> bool:
+        """Whether a script of this run is alive: it and all its processes hold the lock on attempts/."""
+        descriptor = os.open(self.attempts, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     def latest_attempt(self) -> Path | None:
         """The folder of the newest attempt; None before the first."""
@@ -127,6 +142,8 @@ class RunFolder:
             return result
         except FileNotFoundError:
             return None
+        except ValueError:
+            raise UserError(f"{self.result} is damaged; remove it, and the run can go on") from None
 
 
 def write_error(attempt: Path | None, rank: int, line: str, *, fault: bool) -> None:

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     rank = launched_rank(os.environ)
     console = redirect_output(folder, rank)
     stop = threading.Event()
-    signal.signal(signal.SIGUSR2, lambda *_: stop.set())  # before anything slow: unhandled it would end the process
+    signal.signal(signal.SIGUSR2, lambda *_: stop.set())
     try:
         return _attempt(folder, attempt, console, stop, float(os.environ.get("TORUS224_STARTED", began)))
     except UserError as error:
@@ -67,7 +67,7 @@ def redirect_output(folder: RunFolder, rank: int) -> Console:
     os.dup2(log, sys.stderr.fileno())
     os.close(log)
     live = os.environ.get("TORUS224_LIVE") == "1"
-    width = int(os.environ.get("TORUS224_COLUMNS", "100"))
+    width = int(os.environ.get("TORUS224_COLUMNS", "100"))  # set by jobs.local
     return Console(file=shown, force_terminal=live, width=width, no_color=not live)
 
 
@@ -84,6 +84,10 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     workers.die_with_launcher()
     preflight.set_threads(config.site.threads_per_worker)
     me = workers.start(config.site, plan.grid)
+    if attempt is not None and me.is_head:
+        (attempt / "ready").touch()  # from here on the script passes USR2 on; before, it left a file
+        if (attempt / "stop").exists():
+            stop.set()
     indexes = preflight.read_data(config, plan)
     train, validation = stage(indexes, me.place.node_workers)
     observer = Watcher(config, plan, folder, console, began, len(indexes[1])) if me.is_head else Silent()

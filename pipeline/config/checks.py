@@ -3,7 +3,9 @@
 Torch-free.
 """
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.config.plan import make_plan
@@ -24,7 +26,10 @@ ON_BAD_SAMPLE = ("refuse", "replace")
 def check(config: Config) -> None:
     """Raise UserError for the first thing in `config` that cannot be run."""
     _check_choices(config)
+    _check_finite(config)
     _check_numbers(config)
+    _check_upper_bounds(config)
+    _check_model(config)
     _check_stages(config)
     _check_grid(config)
     make_plan(config)
@@ -68,6 +73,45 @@ def _one_of(key: str, found: str, valid: Collection[str]) -> None:
     )
 
 
+def _check_finite(config: Config) -> None:
+    """No number of a configuration may be infinite or none at all: it would reach the weights unnoticed."""
+    for key, value in _leaves("", asdict(config)):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{key}={value}: must be a finite number")
+
+
+def _leaves(prefix: str, tree: object) -> Iterator[tuple[str, object]]:
+    """(dotted key, value) of every leaf of nested dicts and lists."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
+    if items is None:
+        yield prefix, tree
+        return
+    for name, value in items:
+        yield from _leaves(f"{prefix}.{name}" if prefix else str(name), value)
+
+
+def _check_upper_bounds(config: Config) -> None:
+    at_most = {
+        "seed": (config.seed, 2**63 - 1),
+        "precision.loss_scale": (config.precision.loss_scale, 2.0**64),
+        "data.image_size": (config.data.image_size, 4096),
+        "site.threads_per_worker": (config.site.threads_per_worker, 1024),
+    }
+    for name, (number, most) in at_most.items():
+        if number is not None and number > most:
+            raise UserError(f"{name}={number}: must be at most {most}")
+    if config.precision.loss_scale is not None and config.precision.loss_scale < 2.0**-24:
+        raise UserError(f"precision.loss_scale={config.precision.loss_scale}: must be at least 2**-24; null is none")
+
+
+def _check_model(config: Config) -> None:
+    model = config.model
+    if min([model.stem, *model.widths, *model.blocks]) < 1:
+        raise UserError(
+            f"model.stem={model.stem} model.widths={model.widths} model.blocks={model.blocks}: each must be at least 1"
+        )
+
+
 def _check_numbers(config: Config) -> None:
     at_least = {
         "recipe.workers": (config.recipe.workers, 1),
@@ -94,6 +138,8 @@ def _check_numbers(config: Config) -> None:
         "seed": (config.seed, 0),
         "optim.warmup_epochs": (config.optim.warmup_epochs, 0),
         "optim.weight_decay": (config.optim.weight_decay, 0),
+        "optim.momentum_reference_batch": (config.optim.momentum_reference_batch, 1),
+        "precision.loss_scale_growth_interval": (config.precision.loss_scale_growth_interval, 1),
     }
     for key, (found, least) in at_least.items():
         if found is not None and found < least:
@@ -139,6 +185,8 @@ def _check_window(config: Config) -> None:
     for key, found in (("data.mean", config.data.mean), ("data.std", config.data.std)):
         if len(found) != 3:
             raise UserError(f"{key} has {len(found)} numbers; one each for red, green and blue")
+    if min(config.data.std) <= 0:
+        raise UserError(f"data.std={config.data.std}: pixels are divided by it, so it must be above 0")
 
 
 def _pair(key: str, found: list[float]) -> tuple[float, float]:

@@ -95,6 +95,7 @@ def read_index(folder: Path, split: str) -> Index:
     for number, shard in enumerate(shards):
         _check_shard(folder, shard)
         rows.extend((number, row) for row in _read_rows(folder / shard["name"].replace(".tar", ".tsv")))
+    _check_rows(folder, shards, rows)
     columns = np.array([[int(value) for value in row[1:]] for _, row in rows], dtype=np.int64).reshape(-1, 5)
     return Index(
         folder,
@@ -147,11 +148,31 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; data.path must be a folder of prepared shards") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path} is damaged (line {error.lineno}); prepare the shards again") from None
+    except ValueError:
+        raise UserError(f"{path} is damaged; prepare the shards again") from None
+    if not isinstance(manifest, dict) or not {"format", "classes", "splits"} <= set(manifest):
+        raise UserError(f"{path} is no manifest: it must name format, classes and splits; prepare the shards again")
     if manifest.get("format") != FORMAT:
         raise UserError(f"{path} has format {manifest.get('format')}, this version reads {FORMAT}; prepare it again")
     return manifest
+
+
+def _check_rows(folder: Path, shards: list[dict[str, Any]], rows: list[tuple[int, list[str]]]) -> None:
+    """Raise UserError for a row that is none, or for an index that has not as many as its shard has samples."""
+    counts = [0] * len(shards)
+    for number, row in rows:
+        counts[number] += 1
+        if len(row) != len(INDEX_FIELDS) or not all(value.isdigit() for value in row[1:]):
+            name = shards[number]["name"].replace(".tar", ".tsv")
+            raise UserError(
+                f"{folder / name}, sample {counts[number]}: not a line of an index; prepare the shards again"
+            )
+    for shard, count in zip(shards, counts, strict=True):
+        if count != shard["samples"]:
+            name = shard["name"].replace(".tar", ".tsv")
+            raise UserError(
+                f"{folder / name} has {count} samples, manifest.json says {shard['samples']}; prepare it again"
+            )
 
 
 def _check_shard(folder: Path, shard: dict[str, Any]) -> None:

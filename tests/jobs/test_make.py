@@ -92,13 +92,14 @@ def test_it_leaves_the_run_folder_of_the_design(trained: tuple[RunFolder, str]) 
         "config.yaml", "overrides.yaml", "job.sh", "environment.txt", "metrics.jsonl", "result.json", "log/job.log",
         "validations.jsonl", "mlperf.log", events,
         *(f"log/rank-{rank}.log" for rank in range(4)), "checkpoints/update-000037.pt", "checkpoints/model.pt",
-        "attempts/0/job_id", "attempts/0/exit", "attempts/0/totals.json",
+        "attempts/0/job_id", "attempts/0/ready", "attempts/0/exit", "attempts/0/totals.json",
     }  # fmt: skip
     assert found == expected
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
     assert (folder.attempts / "0" / "exit").read_text() == "0\n"
     assert "torch==" in folder.environment.read_text()
-    assert not list(Path("/dev/shm").glob("torus224-*"))
+    script = (folder.attempts / "0" / "job_id").read_text().strip()
+    assert not list(Path("/dev/shm").glob(f"torus224-mpi-*-{script}"))
 
 
 def test_its_result_has_what_a_report_needs(trained: tuple[RunFolder, str]) -> None:

@@ -51,7 +51,7 @@ def test_hostile_words_reach_the_launcher_as_they_are(folder: RunFolder) -> None
 
 def test_usr2_reaches_the_launcher_and_its_code_comes_back(folder: RunFolder) -> None:
     launcher = "trap 'exit 85' USR2; touch \"$1\"; while :; do sleep 0.05; done"
-    ready = folder.path / "ready"
+    ready = folder.attempts / "0" / "ready"
     path = script(folder, ["bash", "-c", launcher, "launcher", str(ready)])
     process = subprocess.Popen(["bash", str(path)])
     wait_for(ready)
@@ -60,9 +60,31 @@ def test_usr2_reaches_the_launcher_and_its_code_comes_back(folder: RunFolder) ->
     assert last_exit(folder) == "85"
 
 
+def test_a_request_before_the_ranks_are_ready_is_noted_for_them(folder: RunFolder) -> None:
+    started, noted = folder.path / "started", folder.attempts / "0" / "stop"
+    launcher = 'touch "$1"; while [ ! -e "$2" ]; do sleep 0.05; done; exit 85'
+    path = script(folder, ["bash", "-c", launcher, "launcher", str(started), str(noted)])
+    process = subprocess.Popen(["bash", str(path)])
+    wait_for(started)
+    process.send_signal(signal.SIGUSR2)  # unhandled by the launcher, which it would end
+    assert process.wait(10) == 85
+
+
+def test_a_second_start_of_a_living_run_is_refused(folder: RunFolder) -> None:
+    started = folder.path / "started"
+    path = script(folder, ["bash", "-c", 'touch "$1"; exec sleep 60', "launcher", str(started)])
+    with subprocess.Popen(["bash", str(path)]) as first:
+        wait_for(started)
+        assert folder.is_running()
+        assert subprocess.run(["bash", str(path)], check=False).returncode == 1
+        assert [one.name for one in folder.attempts.iterdir()] == ["0"]
+        first.terminate()
+    assert not folder.is_running()
+
+
 def test_a_second_signal_does_not_lose_the_code(folder: RunFolder) -> None:
     launcher = "trap 'sleep 0.3; exit 85' USR2; touch \"$1\"; while :; do sleep 0.05; done"
-    ready = folder.path / "ready"
+    ready = folder.attempts / "0" / "ready"
     path = script(folder, ["bash", "-c", launcher, "launcher", str(ready)])
     process = subprocess.Popen(["bash", str(path)])
     wait_for(ready)
@@ -73,7 +95,7 @@ def test_a_second_signal_does_not_lose_the_code(folder: RunFolder) -> None:
 
 
 def test_term_ends_the_launcher(folder: RunFolder) -> None:
-    ready = folder.path / "ready"
+    ready = folder.attempts / "0" / "ready"
     path = script(folder, ["bash", "-c", 'touch "$1"; exec sleep 60', "launcher", str(ready)])
     process = subprocess.Popen(["bash", str(path)])
     wait_for(ready)

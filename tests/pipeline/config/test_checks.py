@@ -10,7 +10,14 @@ from pipeline.errors import UserError
 
 REFUSED = {
     "optim.lr=-1": "optim.lr=-1.0: must be above 0",
-    "optim.lr=nan": "optim.lr=nan: must be above 0",
+    "optim.lr=nan": "optim.lr=nan: must be a finite number",
+    "optim.lr=inf": "must be a finite number",
+    "data.mean=[nan,0,0]": "must be a finite number",
+    "data.std=[0,1,1]": "must be above 0",
+    "seed=18446744073709551616": "must be at most",
+    "model.stem=0": "each must be at least 1",
+    "precision.loss_scale=1e-42": "must be at least 2..-24",
+    "optim.momentum_reference_batch=0": "must be at least 1",
     "optim.warmup_epochs=90": "warm-up must be shorter",
     "optim.momentum=1": "must be from 0 to below 1",
     "recipe.label_smoothing=1": "must be from 0 to below 1",
