@@ -146,7 +146,13 @@ STOPS |= {"5": [1, 4, 5, 8, 11, 12], "2x3": [3, 4, 6, 7, 10, 12]}
 """Five stops drawn once at random, and the end; some are agreements (every 4 updates, the end of an epoch)."""
 
 
-@pytest.mark.parametrize("world", WORLDS)
+LONG = ("3", "5")
+"""Worlds that `make test-long` runs: 1x4 and 2x3 have their kinds of ring too."""
+
+
+@pytest.mark.parametrize(
+    "world", [pytest.param(world, marks=pytest.mark.long) if world in LONG else world for world in WORLDS]
+)
 def test_a_run_stopped_five_times_is_the_uninterrupted_run_to_the_bit(world: str, sample: Path, tmp_path: Path) -> None:
     words = [*WORLDS[world], *MODEL, *SHORT, f"data.path={sample}"]
     whole, stopped = run(
@@ -158,6 +164,7 @@ def test_a_run_stopped_five_times_is_the_uninterrupted_run_to_the_bit(world: str
         assert stopped[what] == whole[what], what
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(sample: Path, tmp_path: Path) -> None:
     words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}"]
     (first,) = run(Job(tmp_path / "first", words, [6]))
