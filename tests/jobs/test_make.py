@@ -325,10 +325,13 @@ def test_a_sweep_is_a_run_folder_each_a_table_and_the_worst_code(repository: Pat
 
 
 @pytest.mark.long
-def test_a_world_that_is_not_the_grids_stops_at_once(repository: Path, trained: tuple[RunFolder, str]) -> None:
+def test_a_world_that_is_not_the_grids_stops_at_once(
+    repository: Path, trained: tuple[RunFolder, str], tmp_path: Path
+) -> None:
     folder, _ = trained
     command = [str(repository / ".venv/bin/python"), "-m", "pipeline.train", str(folder.path)]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=60, check=False)
+    alone = environment() | {"OMPI_MCA_btl_sm_backing_directory": str(tmp_path)}  # no script cleans up here
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=60, check=False, env=alone)
     assert done.returncode == 1
     assert "1 processes were started and the grid 2x2 needs 4" in folder.rank_log(0).read_text()
 

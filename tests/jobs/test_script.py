@@ -1,8 +1,11 @@
 """The job script, run by a real bash with stand-ins for mpirun."""
 
+import contextlib
+import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,25 @@ def script(folder: RunFolder, launch: list[str]) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path / "a run's $HOME; `folder`")
+
+
+Start = Callable[[Path], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a script in a session of its own; whatever is left of it when the test ends is ended."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(path: Path) -> "subprocess.Popen[bytes]":
+        started.append(subprocess.Popen(["bash", str(path)], start_new_session=True))
+        return started[-1]
+
+    yield run
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def last_exit(folder: RunFolder) -> str:
@@ -49,31 +71,31 @@ def test_hostile_words_reach_the_launcher_as_they_are(folder: RunFolder) -> None
     assert done.stdout.decode().split("\0")[:-1] == words
 
 
-def test_usr2_reaches_the_launcher_and_its_code_comes_back(folder: RunFolder) -> None:
+def test_usr2_reaches_the_launcher_and_its_code_comes_back(folder: RunFolder, start: Start) -> None:
     launcher = "trap 'exit 85' USR2; touch \"$1\"; while :; do sleep 0.05; done"
     ready = folder.attempts / "0" / "ready"
     path = script(folder, ["bash", "-c", launcher, "launcher", str(ready)])
-    process = subprocess.Popen(["bash", str(path)])
+    process = start(path)
     wait_for(ready)
     process.send_signal(signal.SIGUSR2)
     assert process.wait(10) == 85
     assert last_exit(folder) == "85"
 
 
-def test_a_request_before_the_ranks_are_ready_is_noted_for_them(folder: RunFolder) -> None:
+def test_a_request_before_the_ranks_are_ready_is_noted_for_them(folder: RunFolder, start: Start) -> None:
     started, noted = folder.path / "started", folder.attempts / "0" / "stop"
     launcher = 'touch "$1"; while [ ! -e "$2" ]; do sleep 0.05; done; exit 85'
     path = script(folder, ["bash", "-c", launcher, "launcher", str(started), str(noted)])
-    process = subprocess.Popen(["bash", str(path)])
+    process = start(path)
     wait_for(started)
     process.send_signal(signal.SIGUSR2)  # unhandled by the launcher, which it would end
     assert process.wait(10) == 85
 
 
-def test_a_second_start_of_a_living_run_is_refused(folder: RunFolder) -> None:
+def test_a_second_start_of_a_living_run_is_refused(folder: RunFolder, start: Start) -> None:
     started = folder.path / "started"
     path = script(folder, ["bash", "-c", 'touch "$1"; exec sleep 60', "launcher", str(started)])
-    with subprocess.Popen(["bash", str(path)]) as first:
+    with start(path) as first:
         wait_for(started)
         assert folder.is_running()
         assert subprocess.run(["bash", str(path)], check=False).returncode == 1
@@ -82,11 +104,11 @@ def test_a_second_start_of_a_living_run_is_refused(folder: RunFolder) -> None:
     assert not folder.is_running()
 
 
-def test_a_second_signal_does_not_lose_the_code(folder: RunFolder) -> None:
+def test_a_second_signal_does_not_lose_the_code(folder: RunFolder, start: Start) -> None:
     launcher = "trap 'sleep 0.3; exit 85' USR2; touch \"$1\"; while :; do sleep 0.05; done"
     ready = folder.attempts / "0" / "ready"
     path = script(folder, ["bash", "-c", launcher, "launcher", str(ready)])
-    process = subprocess.Popen(["bash", str(path)])
+    process = start(path)
     wait_for(ready)
     for _ in range(3):
         process.send_signal(signal.SIGUSR2)
@@ -94,10 +116,10 @@ def test_a_second_signal_does_not_lose_the_code(folder: RunFolder) -> None:
     assert process.wait(10) == 85
 
 
-def test_term_ends_the_launcher(folder: RunFolder) -> None:
+def test_term_ends_the_launcher(folder: RunFolder, start: Start) -> None:
     ready = folder.attempts / "0" / "ready"
     path = script(folder, ["bash", "-c", 'touch "$1"; exec sleep 60', "launcher", str(ready)])
-    process = subprocess.Popen(["bash", str(path)])
+    process = start(path)
     wait_for(ready)
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 128 + signal.SIGTERM
