@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
@@ -219,8 +220,9 @@ class Peer(Dataset[tuple[Tensor, int]]):
         sample, window, mirror = view
         return self.decode(self.memory.image(sample), window, mirror=mirror), int(self.memory.index.label[sample])
 
+    @abstractmethod
     def decode(self, image: NDArray[np.uint8], window: list[int], *, mirror: bool) -> Tensor:
-        raise NotImplementedError
+        """Decode one image through its window, as a user of the library would: (3, size, size) uint8."""
 
     def collate(self, samples: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
         """A batch: normalised once for all its images, as torchvision's reference script does on a GPU."""
