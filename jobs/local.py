@@ -43,6 +43,7 @@ def run(folder: RunFolder) -> int:
     if not Path(sys.executable).with_name("mpirun").exists():
         raise UserError(f"no mpirun beside {sys.executable}: run through make, which sets up .venv, or `make setup`")
     with folder.job_log.open("ab") as log:
+        logged = log.tell()
         process = subprocess.Popen(
             ["/bin/bash", str(folder.script)],
             start_new_session=True,
@@ -50,8 +51,6 @@ def run(folder: RunFolder) -> int:
             stdin=subprocess.DEVNULL,
             stderr=log,
         )
-    for number in (signal.SIGTERM, signal.SIGHUP):  # the script is in a session of its own: nobody else tells it
-        signal.signal(number, lambda *_: process.send_signal(signal.SIGTERM))
     code, ended_by_user = _wait(process)
     if code == EXIT_SAVED:
         print(f"saved; go on with: make train RESUME={folder}", flush=True)
@@ -60,34 +59,44 @@ def run(folder: RunFolder) -> int:
         newest = f"the newest checkpoint is of update {saved[-1]}" if saved else "there is no checkpoint yet"
         raise UserError(f"ended without saving; {newest}; go on with: make train RESUME={folder}")
     elif code != EXIT_DONE:
-        raise UserError(_cause(folder, code))
+        raise UserError(_cause(folder, code, logged))
     return code
 
 
-def _cause(folder: RunFolder, code: int) -> str:
-    """Why a run failed, in one line: what a rank said of itself, or else what mpirun said of one that was killed."""
-    errors = folder.errors()
-    killed = re.search(
-        r"rank (\d+) with PID (\d+) on node (\S+) .*?signal (\d+)", " ".join(folder.job_log.read_text().split())
-    )
+def _cause(folder: RunFolder, code: int, logged: int) -> str:
+    """Why a run failed, in one line: what mpirun said of a rank that was killed, or what a rank said of itself.
+
+    logged: bytes of job.log that earlier attempts wrote.
+    """
+    words = " ".join(folder.job_log.read_bytes()[logged:].decode(errors="replace").split())
+    killed = re.search(r"rank (\d+) with PID (\d+) on node (\S+) .*?signal (\d+)", words)
     if killed and code > 128:
         rank, pid, node, number = killed.groups()
         what = f"rank {rank} (process {pid} on {node}) was ended by signal {number}"
         return f"{what}; go on with: make train RESUME={folder}"
+    errors = folder.errors()
     return errors[0] if errors else f"mpirun ended with code {code}; see {folder.job_log}"
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> tuple[int, bool]:
-    """Wait; the first interrupt asks the ranks to save, the next ends them. (exit code, whether the next came)."""
-    signals = [signal.SIGUSR2, signal.SIGTERM]
+    """Wait; the first interrupt asks the ranks to save, the next one, TERM and HUP end them.
+
+    The script is in a session of its own, so nobody else tells it. Returns (exit code, whether it was told to end).
+    """
+    told: list[int] = []
+
+    def tell(number: int) -> None:
+        told.append(number)
+        process.send_signal(number)
+
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda *_: tell(signal.SIGTERM))
     while True:
         try:
-            return process.wait(), not signals
+            return process.wait(), signal.SIGTERM in told
         except KeyboardInterrupt:
-            if not signals:
-                continue
-            process.send_signal(signals.pop(0))
-            if signals:
+            tell(signal.SIGTERM if told else signal.SIGUSR2)
+            if told == [signal.SIGUSR2]:
                 print("\nsaving; press Ctrl-C again to end without it", file=sys.stderr, flush=True)
 
 

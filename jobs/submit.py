@@ -100,8 +100,7 @@ def run(tree: DictConfig, words: Sequence[str]) -> Done:
 
 def create(config: Config, words: Sequence[str]) -> RunFolder:
     """A new run folder for `config`, with everything that its job needs."""
-    config.data.path = str(compose.REPOSITORY / config.data.path)  # ranks start in the repository
-    check_data(Path(config.data.path))
+    locate_data(config)
     named = any(word.lstrip("+").startswith("run.dir=") for word in words)
     folder = RunFolder.create(config.run.dir, rename=not named)
     write(folder, config, words)
@@ -128,10 +127,15 @@ def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
                 f"{key} was {_shown(was)} in {folder} and is {_shown(is_now)} now; a run goes on as it began, "
                 "so start a new one"
             )
-    config.data.path = str(compose.REPOSITORY / config.data.path)
-    check_data(Path(config.data.path))
+    locate_data(config)
     write(folder, config, list(merged.values()))
     return folder, config
+
+
+def locate_data(config: Config) -> None:
+    """Make data.path absolute, from the repository where ranks start, and check that there are shards."""
+    config.data.path = str(compose.REPOSITORY / config.data.path)
+    check_data(Path(config.data.path))
 
 
 def write(folder: RunFolder, config: Config, words: Sequence[str]) -> None:

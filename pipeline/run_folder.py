@@ -4,7 +4,7 @@
     job.sh            the job script                      environment.txt  packages, versions, commit, hosts
     log/              job.log and one file a rank         metrics.jsonl    a line an update, written by rank 0
     checkpoints/      update-000500.pt, …; model.pt       result.json      the outcome, once there is one
-    attempts/N/       job_id, exit, stop, errors/rank-R         evaluations.jsonl
+    attempts/N/       job_id, ready, stop, totals.json, exit, errors/rank-R; evaluations.jsonl beside attempts/
     events/           the same for TensorBoard            validations.jsonl  a line a validation
     profile/          traces, where asked for             mlperf.log       the run as MLPerf's rules log it
     plots/            what `make plot` draws
