@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TORCH_FREE = [
     "pipeline",
+    "pipeline.allreduce.shapes",
     "pipeline.config",
     "pipeline.run_folder",
     "pipeline.report.console",
