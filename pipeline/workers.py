@@ -2,20 +2,24 @@
 
 MPI gives rank and world; torch.distributed is started from it on a free port that the first rank finds. A world that is
 not the grid's stops at once: many launchers fall back to worlds of one without a word.
+
+Ranks are numbered anew, node by node, whatever the launcher dealt: with neighbours on other nodes every row would cross
+the network at every step.
 """
 
 import ctypes
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 
+from pipeline.allreduce.communicators import Communicators
 from pipeline.config import Grid
 from pipeline.config.schema import SiteConfig
 from pipeline.data.memory import NodeWorkers
@@ -35,7 +39,8 @@ class Place:
     local_rank: int
     """Among the workers of its node: the GPU it takes."""
     node: int
-    nodes: int
+    layout: tuple[tuple[int, ...], ...]
+    """The ranks on every node, in order."""
     node_workers: NodeWorkers
     """The workers of its node, for what they share."""
 
@@ -51,8 +56,8 @@ class Workers:
     """All workers, on the site's backend."""
     control: dist.ProcessGroup
     """All workers, for small CPU tensors."""
-    row: dist.ProcessGroup
-    column: dist.ProcessGroup
+    communicators: Communicators
+    """For all-reduces: by row, column and node."""
 
     @property
     def rank(self) -> int:
@@ -92,39 +97,60 @@ def check_world(size: int, grid: Grid, environment: dict[str, str]) -> None:
     )
 
 
-def start(site: SiteConfig, grid: Grid) -> Workers:
-    """Start MPI and, from it, torch.distributed; every rank of the job calls it once."""
+def node_by_node(found: Sequence[tuple[int, int]]) -> tuple[list[int], tuple[tuple[int, ...], ...]]:
+    """Number ranks anew so that those of a node follow each other.
+
+    found: of each launched rank (its node's first launched rank, its place on the node). Returns the new rank of each,
+    and the new ranks on every node.
+    """
+    order = sorted(range(len(found)), key=lambda launched: found[launched])
+    ranks = [0] * len(found)
+    nodes: dict[int, list[int]] = {}
+    for rank, launched in enumerate(order):
+        ranks[launched] = rank
+        nodes.setdefault(found[launched][0], []).append(rank)
+    return ranks, tuple(map(tuple, nodes.values()))
+
+
+def start(site: SiteConfig, grid: Grid, timeout_s: float) -> Workers:
+    """Start MPI and, from it, torch.distributed; every rank of the job calls it once.
+
+    timeout_s: how long a message between workers may take.
+    """
     from mpi4py import MPI  # starts MPI: only a rank may import it
 
     world = MPI.COMM_WORLD
     check_world(world.Get_size(), grid, dict(os.environ))
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
-    leader = node.bcast(world.Get_rank())
-    leaders = sorted(set(world.allgather(leader)))
-    if len(leaders) == 1:  # loopback needs no resolvable host name
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    store = _store(world, "127.0.0.1" if len(leaders) == 1 else socket.getfqdn())
-    place = Place(world.Get_rank(), node.Get_rank(), leaders.index(leader), len(leaders), node)
-    return connect(site, grid, store, place)
+    ranks, layout = node_by_node(world.allgather((node.bcast(world.Get_rank()), node.Get_rank())))
+    interface = site.interface or ("lo" if len(layout) == 1 else "")  # loopback needs no resolvable host name
+    if interface:
+        for backend in ("GLOO", "NCCL"):
+            os.environ.setdefault(f"{backend}_SOCKET_IFNAME", interface)
+    store = _store(world, "127.0.0.1" if len(layout) == 1 else socket.getfqdn())
+    rank = ranks[world.Get_rank()]
+    here = next(number for number, there in enumerate(layout) if rank in there)
+    return connect(site, grid, store, Place(rank, node.Get_rank(), here, layout, node), timeout_s)
 
 
-def connect(site: SiteConfig, grid: Grid, store: dist.Store, place: Place) -> Workers:
-    """Start torch.distributed on `store` and make the grid's process groups; every worker calls it once."""
+def connect(site: SiteConfig, grid: Grid, store: dist.Store, place: Place, timeout_s: float) -> Workers:
+    """Start torch.distributed on `store`; every worker calls it once."""
     device = _device(site, place.local_rank)
     dist.init_process_group(
         site.backend,
         store=store,
         rank=place.rank,
         world_size=grid.workers,
+        timeout=timedelta(seconds=timeout_s),
         device_id=device if device.type == "cuda" else None,
     )
-    mesh = init_device_mesh(device.type, (grid.vertical, grid.horizontal), mesh_dim_names=("vertical", "horizontal"))
     control = dist.group.WORLD if site.backend == "gloo" else dist.new_group(backend="gloo")
     assert dist.group.WORLD is not None, "init_process_group made it"
     assert isinstance(control, dist.ProcessGroup), "this rank is in it"
-    return Workers(
-        place, grid, device, dist.group.WORLD, control, mesh.get_group("horizontal"), mesh.get_group("vertical")
+    communicators = Communicators(
+        place.rank, (grid.vertical, grid.horizontal), place.layout, backend=site.backend, timeout_s=timeout_s
     )
+    return Workers(place, grid, device, dist.group.WORLD, control, communicators)
 
 
 def stop() -> None:

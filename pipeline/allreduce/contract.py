@@ -2,13 +2,14 @@
 
 An all-reduce is a callable. It averages one flat bucket over all workers, in place, and returns a future of the bucket.
 
-- It pads to what its grid needs, and never reads or writes past the bucket.
-- It scales in fp32 before the cast to the wire's type, by the length of its first ring, and again between phases:
-  dividing by all workers at once would lose small fp16 gradients to zero, not dividing would overflow.
-- It works for any grid, any size (zero and one too), fp32, fp16 and bf16.
+- It never reads or writes past the bucket; what its grid cannot divide is padded or cut unevenly.
+- Workers pass on means, never sums (means.py): dividing by all workers at once would lose small fp16 gradients to zero,
+  not dividing would overflow. Collectives of a backend add; they divide by the length of each ring before it.
+- It works for any grid, any size (zero and one too), fp32, fp16 and bf16. NaN stays NaN and Inf does not become finite.
 - It leaves every worker with bit-identical bytes.
 - Its communicators are used in one order on every worker.
 - Several buckets may be in flight; they are averaged in the order they were handed over.
+- When a worker dies or stops, the others get an error that names the phase, within the configured time-out.
 """
 
 from typing import Protocol
@@ -28,8 +29,13 @@ class AllReduce(Protocol):
         """
         ...
 
-    def exposed_s(self) -> float:
-        """Seconds since the last call in which workers waited for averages and for nothing else."""
+    def take_times(self) -> tuple[float, float]:
+        """Seconds since the last call: (exposed, total). Exposed: after the last bucket of an update was handed over;
+        total: while any was under way."""
+        ...
+
+    def doing(self) -> str:
+        """The phase that has been running for the longest, in words; empty while nothing runs."""
         ...
 
     def close(self) -> None:

@@ -1,41 +1,63 @@
-"""Ties an all-reduce to DistributedDataParallel, and makes one from its configuration."""
+"""Makes an all-reduce from its configuration, and ties it to DistributedDataParallel."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from pipeline.allreduce import native, torus
-from pipeline.allreduce.chunks import Average, StreamEngine, ThreadEngine
+from pipeline.allreduce import hierarchical, hybrid, multicolor, native, ring, torus, tree
+from pipeline.allreduce.chunks import StreamEngine, ThreadEngine
+from pipeline.allreduce.communicators import Communicators
 from pipeline.allreduce.contract import AllReduce
-from pipeline.allreduce.rings import GroupRing
+from pipeline.allreduce.scheme import Scheme
 
 WIRES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
 
-def build(
-    name: str,
-    wire: str,
-    *,
-    row: dist.ProcessGroup,
-    column: dist.ProcessGroup,
-    world: dist.ProcessGroup,
-    device: torch.device,
-) -> AllReduce:
-    """The all-reduce called `name`, on this worker's row and column of the grid and on all workers.
+@dataclass(frozen=True)
+class Options:
+    """What an all-reduce may be told; see conf/allreduce/."""
 
-    wire: `fp16`, `bf16` or `fp32`, the type that travels. Raises KeyError for a name that there is not.
+    wire: torch.dtype
+    """The type that travels."""
+    chunk_bytes: int
+    """Largest chunk, in bytes on the wire."""
+    pipelined: bool = True
+    """Whether every phase has a thread of its own (gloo)."""
+    colors: int = 4
+    """Trees of `multicolor`."""
+    ring_from_bytes: int = 1 << 20
+    """`hybrid`: the size on the wire from which it takes the ring."""
+
+
+SCHEMES: Mapping[str, Callable[[Communicators, Options], Scheme]] = {
+    "torus": lambda communicators, _: torus.scheme(communicators),
+    "ring": lambda communicators, _: ring.scheme(communicators),
+    "hierarchical": lambda communicators, _: hierarchical.scheme(communicators),
+    "hybrid": lambda communicators, options: hybrid.scheme(
+        communicators, -(-options.ring_from_bytes // options.wire.itemsize)
+    ),
+    "multicolor": lambda communicators, options: multicolor.scheme(communicators, options.colors),
+    "tree": lambda communicators, _: tree.scheme(communicators),
+    "native": lambda communicators, _: native.scheme(communicators),
+}
+"""Every algorithm by its name in conf/allreduce/."""
+
+
+def build(name: str, communicators: Communicators, options: Options, device: torch.device) -> AllReduce:
+    """The all-reduce called `name` on this worker; all workers build the same ones in the same order.
+
+    Raises KeyError for a name that there is not.
     """
-    on_gpu = device.type == "cuda"
-    averages: dict[str, Callable[[], Average]] = {
-        "torus": lambda: partial(torus.average, phases=_phases(row, column, WIRES[wire], on_gpu)),
-        "native": lambda: partial(native.average, group=world, wire=WIRES[wire]),
-    }
-    average = averages[name]()
-    return StreamEngine(average, device) if on_gpu else ThreadEngine(average, name=f"allreduce-{name}")
+    scheme = SCHEMES[name](communicators, options)
+    if communicators.backend == "nccl":
+        return StreamEngine(scheme, options.wire, chunk_bytes=options.chunk_bytes, device=device)
+    return ThreadEngine(
+        scheme, options.wire, chunk_bytes=options.chunk_bytes, pipelined=options.pipelined, name=f"allreduce-{name}"
+    )
 
 
 def register(model: DistributedDataParallel, all_reduce: AllReduce) -> None:
@@ -45,9 +67,3 @@ def register(model: DistributedDataParallel, all_reduce: AllReduce) -> None:
 
 def _average_bucket(all_reduce: AllReduce, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     return all_reduce(bucket.buffer(), last=bucket.is_last())
-
-
-def _phases(row: dist.ProcessGroup, column: dist.ProcessGroup, wire: torch.dtype, on_gpu: bool) -> torus.Phases:
-    if on_gpu:
-        return torus.NativePhases(row, column, wire)
-    return torus.RingPhases(GroupRing(row), GroupRing(column), wire)

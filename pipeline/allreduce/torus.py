@@ -3,117 +3,70 @@
 Three steps on a grid of vertical x horizontal workers: reduce-scatter along the row, all-reduce of what is left along
 the column, all-gather along the row. A worker takes 2(H-1) + 2(V-1) steps where a flat ring takes 2(HV-1), and the
 column carries only 1/H of the bucket.
+
+The column's all-reduce is a reduce-scatter and an all-gather, phases of their own: so two chunks are on the slow links
+at any time, and a link does not fall idle while a worker waits for its neighbour.
 """
 
-from typing import Protocol
-
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipeline.allreduce.rings import Buffers
+from pipeline.allreduce.communicators import Communicators
+from pipeline.allreduce.rings import Ring
+from pipeline.allreduce.scheme import Lane, Phase, Scheme
 
 
-class Phases(Protocol):
-    """The three steps, on one worker. `wire` is the type that travels."""
-
-    horizontal: int
-    vertical: int
-    wire: torch.dtype
-
-    def scratch(self, shape: torch.Size, device: torch.device) -> Tensor:
-        """An fp32 tensor for the padded bucket, with whatever it holds."""
-        ...
-
-    def reduce_scatter_row(self, work: Tensor) -> Tensor:
-        """Sum `work`, (..., horizontal, chunk) fp32, over the row; this worker's chunk, fp32."""
-        ...
-
-    def all_reduce_column(self, chunk: Tensor) -> Tensor:
-        """Sum `chunk`, (..., chunk) fp32, over the column; the sum, rounded to the wire's type."""
-        ...
-
-    def all_gather_row(self, chunk: Tensor) -> Tensor:
-        """Every chunk of the row, (..., horizontal, chunk), in the wire's type."""
-        ...
+def scheme(communicators: Communicators) -> Scheme:
+    """The torus on this worker: rings of messages on gloo, the backend's own collectives on NCCL."""
+    if communicators.backend == "nccl":
+        return on_collectives(*(communicators.row() for _ in range(2)), communicators.column())
+    return on_rings(
+        Ring(communicators.port("row")),
+        Ring(communicators.port("column")),
+        Ring(communicators.port("column")),
+        Ring(communicators.port("row")),
+    )
 
 
-def average(bucket: Tensor, phases: Phases) -> None:
-    """Average `bucket`, shape (..., n), in place.
+def on_rings(row: Ring, column: Ring, column_back: Ring, row_back: Ring) -> Scheme:
+    """The torus on two rings a row and two a column: one for the way there, one for the way back."""
+    return Scheme(
+        (
+            Lane(
+                (
+                    Phase("reduce-scatter, row", row.reduce_scatter),
+                    Phase("reduce-scatter, column", lambda chunk: column.reduce_scatter(row.piece(chunk, 0))),
+                    Phase("all-gather, column", lambda chunk: column_back.all_gather(row.piece(chunk, 0))),
+                    Phase("all-gather, row", row_back.all_gather),
+                )
+            ),
+        )
+    )
 
-    It is padded with zeros so that a row cuts it into equal chunks and a column cuts a chunk into equal parts. Scaled
-    in fp32 by 1/horizontal before it is cast for the row and by 1/vertical before the column, so that no partial sum
-    exceeds the largest gradient and no gradient is divided by all workers at once.
+
+def on_collectives(row: dist.ProcessGroup, row_back: dist.ProcessGroup, column: dist.ProcessGroup) -> Scheme:
+    """The torus in a backend's own collectives, each on a communicator of its own.
+
+    These add, so what is added is divided first: by the row's length before the cast, by the column's between the
+    phases. Dividing by all workers at once would lose small fp16 gradients, not dividing would overflow.
     """
-    size = bucket.shape[-1]
-    if size == 0:
-        return
-    horizontal, vertical = phases.horizontal, phases.vertical
-    chunk = -(-size // (horizontal * vertical)) * vertical
-    work = phases.scratch(torch.Size([*bucket.shape[:-1], horizontal * chunk]), bucket.device)
-    torch.mul(bucket.to(torch.float32), 1 / horizontal, out=work[..., :size])
-    work[..., size:] = 0
-    mine = phases.reduce_scatter_row(work.unflatten(-1, (horizontal, chunk)))
-    summed = phases.all_reduce_column(mine.mul_(1 / vertical))
-    bucket.copy_(phases.all_gather_row(summed).flatten(-2)[..., :size])
+    horizontal, vertical = row.size(), column.size()
 
+    def mine(chunk: Tensor) -> Tensor:
+        return chunk.view(horizontal, -1)[row.rank()]
 
-class RingPhases:
-    """The three steps as point-to-point rings, for gloo and for any transport that a Ring has."""
+    def reduce_scatter(chunk: Tensor) -> None:
+        dist.reduce_scatter_single(mine(chunk), chunk, group=row)
 
-    def __init__(self, row: "RingLike", column: "RingLike", wire: torch.dtype) -> None:
-        self.horizontal, self.vertical = row.size, column.size
-        self.wire = wire
-        self._row, self._column = row, column
-        self._buffers = Buffers()
+    def all_reduce(chunk: Tensor) -> None:
+        dist.all_reduce(mine(chunk).mul_(1 / vertical), group=column)
 
-    def scratch(self, shape: torch.Size, device: torch.device) -> Tensor:
-        return self._buffers.empty("bucket", shape, torch.float32, device)
+    def all_gather(chunk: Tensor) -> None:
+        dist.all_gather_single(chunk, mine(chunk), group=row_back)
 
-    def reduce_scatter_row(self, work: Tensor) -> Tensor:
-        return self._row.reduce_scatter(work, self.wire)
-
-    def all_reduce_column(self, chunk: Tensor) -> Tensor:
-        return self._column.all_reduce(chunk.unflatten(-1, (self.vertical, -1)), self.wire).flatten(-2)
-
-    def all_gather_row(self, chunk: Tensor) -> Tensor:
-        return self._row.all_gather(chunk)
-
-
-class NativePhases:
-    """The three steps as the backend's own collectives, for NCCL."""
-
-    def __init__(self, row: dist.ProcessGroup, column: dist.ProcessGroup, wire: torch.dtype) -> None:
-        self.horizontal, self.vertical = row.size(), column.size()
-        self.wire = wire
-        self._row, self._column = row, column
-
-    def scratch(self, shape: torch.Size, device: torch.device) -> Tensor:
-        return torch.empty(shape, dtype=torch.float32, device=device)  # CUDA's allocator keeps them
-
-    def reduce_scatter_row(self, work: Tensor) -> Tensor:
-        mine = work.new_empty(work.shape[-1], dtype=self.wire)
-        dist.reduce_scatter_single(mine, work.flatten().to(self.wire), group=self._row)
-        return mine.to(torch.float32)
-
-    def all_reduce_column(self, chunk: Tensor) -> Tensor:
-        summed = chunk.to(self.wire)
-        dist.all_reduce(summed, group=self._column)
-        return summed
-
-    def all_gather_row(self, chunk: Tensor) -> Tensor:
-        gathered = chunk.new_empty(self.horizontal * chunk.numel())
-        dist.all_gather_single(gathered, chunk, group=self._row)
-        return gathered.unflatten(0, (self.horizontal, -1))
-
-
-class RingLike(Protocol):
-    """What the torus needs of a ring; pipeline.allreduce.rings.Ring is one."""
-
-    size: int
-
-    def reduce_scatter(self, work: Tensor, wire: torch.dtype) -> Tensor: ...
-
-    def all_reduce(self, work: Tensor, wire: torch.dtype) -> Tensor: ...
-
-    def all_gather(self, mine: Tensor) -> Tensor: ...
+    phases = (
+        Phase("reduce-scatter, row", reduce_scatter),
+        Phase("all-reduce, column", all_reduce),
+        Phase("all-gather, row", all_gather),
+    )
+    return Scheme((Lane(phases),), prescale=1 / horizontal, multiple=horizontal)

@@ -102,11 +102,22 @@ class AllReduceConfig:
     """How gradients are averaged over the workers."""
 
     name: str = MISSING
-    """`torus`: reduce-scatter on the row, all-reduce on the column, all-gather on the row. `native`: the backend's."""
+    """`torus`, `ring`, `hierarchical`, `hybrid`, `multicolor`, `tree`, `native`, or `auto`: the quickest of them."""
     wire: str = "fp16"
     """Type of a gradient on the wire: `fp16`, `bf16` or `fp32`."""
     bucket_mb: float = MISSING
     """Size of a gradient bucket in MiB of fp32; DDP hands buckets over while the backward pass still runs."""
+    chunk_kb: int | None = None
+    """Size of a chunk in KiB on the wire: buckets are cut so that one's phases run beside the next's. null: what the
+    model of the site's network gives."""
+    colors: int = 4
+    """Trees, and children a worker has in one (multicolor)."""
+    ring_from_kb: int = 1024
+    """Size of a bucket in KiB on the wire from which the ring takes it (hybrid)."""
+    candidates: list[str] = field(default_factory=list)
+    """What is measured, on the run's own buckets and grid, before the first update (auto)."""
+    timeout_s: float = 300.0
+    """A message between workers that takes longer is an error: the worker that does not answer is named, and all end."""
 
 
 @dataclass
@@ -170,6 +181,30 @@ class DataConfig:
 
 
 @dataclass
+class LinkConfig:
+    """One level of a network."""
+
+    gb_per_s: float = MISSING
+    """Rate in one direction, 1e9 bytes a second."""
+    latency_us: float = MISSING
+    """What a message takes beside its bytes, in microseconds."""
+
+
+@dataclass
+class NetworkConfig:
+    """The network that the all-reduces choose their chunks by; full duplex."""
+
+    worker: LinkConfig = field(default_factory=LinkConfig)
+    """A worker's port to the others of its node."""
+    node: LinkConfig = field(default_factory=LinkConfig)
+    """A node's uplink."""
+    rack: LinkConfig | None = None
+    """A rack's uplink; null: one switch joins all nodes."""
+    nodes_per_rack: int | None = None
+    """Nodes in a rack; null: one switch joins all nodes."""
+
+
+@dataclass
 class SiteConfig:
     """A cluster's profile."""
 
@@ -183,6 +218,10 @@ class SiteConfig:
     """torch.distributed backend: `gloo` or `nccl`."""
     device: str = MISSING
     """`cpu` or `cuda`."""
+    interface: str | None = None
+    """Network interface for sockets between nodes, as `ib0`; null: what the host name resolves to."""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    """Rates and latencies."""
 
 
 @dataclass
