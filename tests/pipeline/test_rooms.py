@@ -12,6 +12,8 @@ TORCH_FREE = [
     "pipeline",
     "pipeline.allreduce.shapes",
     "pipeline.config",
+    "pipeline.estimate.algorithms",
+    "pipeline.estimate.network",
     "pipeline.run_folder",
     "pipeline.report.console",
     "pipeline.report.plot",
