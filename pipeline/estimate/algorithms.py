@@ -19,6 +19,8 @@ from pipeline.estimate.network import Floats, Ints, Load, Network, Wiring
 from pipeline.estimate.phases import Estimate, Phase
 
 SMALLEST_CHUNK_BYTES = 16 * 1024
+AS_GOOD = 1.01
+"""Times within this factor are alike: SimGrid's and ours differ by as much."""
 COLORS = 4
 """Trees of `multicolor`, as in the paper."""
 
@@ -76,9 +78,10 @@ def best_chunk_bytes(
     colors: int = COLORS,
     threshold_bytes: float | None = None,
 ) -> int:
-    """The power of two from 16 KiB up for which the pipelined all-reduce is fastest; of equally fast ones the largest.
+    """The chunk to cut messages of `size_bytes` into: a power of two, 16 KiB at least.
 
-    At most the first that holds the whole message. Arguments and errors as `estimate`'s.
+    Of those within 1 % of the fastest the largest: the model is no better than that, and fewer messages cost less of
+    what it leaves out. At most the first that holds the whole message. Arguments and errors as `estimate`'s.
     """
     wiring = Wiring(network, node_of_rank)
     return _best_chunk(_estimate(name, size_bytes, grid, wiring, colors, threshold_bytes), size_bytes)[1]
@@ -94,7 +97,7 @@ class GridTime:
     """Of one all-reduce, pipelined in chunks of `chunk_bytes`."""
     chunk_bytes: int
     splits_a_node: bool
-    """Whether `split_rows` finds any: then nodes send about twice the bytes and more."""
+    """Whether `split_rows` finds any: then the busiest nodes send about twice the bytes."""
 
 
 def legal_grids(workers: int, node_of_rank: ArrayLike, network: Network, size_bytes: float) -> list[GridTime]:
@@ -131,7 +134,7 @@ def split_rows(grid: tuple[int, int], node_of_rank: ArrayLike) -> tuple[int, ...
 
 
 class _Workers:
-    """All workers with a message for each algorithm's phases."""
+    """All workers with one message; a method for each algorithm's phases."""
 
     def __init__(self, wiring: Wiring, grid: tuple[int, int], size_bytes: float) -> None:
         self.wiring = wiring
@@ -250,13 +253,12 @@ def _estimate(
 
 
 def _best_chunk(estimate: Estimate, size_bytes: float) -> tuple[float, int]:
-    """Seconds of the fastest chunk size, and that size."""
+    """Seconds of the largest chunk size that is as good as the fastest, and that size."""
     sizes = [SMALLEST_CHUNK_BYTES]
     while sizes[-1] < size_bytes:
         sizes.append(2 * sizes[-1])
-    times = [(estimate.pipelined_s(max(1, ceil(size_bytes / size))), -size) for size in sizes]
-    time_s, negative = min(times)
-    return time_s, -negative
+    times = [estimate.pipelined_s(max(1, ceil(size_bytes / size))) for size in sizes]
+    return next((t, size) for t, size in zip(times[::-1], sizes[::-1], strict=True) if t <= AS_GOOD * min(times))
 
 
 def _check_grid(grid: tuple[int, int], workers: int) -> None:
