@@ -93,7 +93,7 @@ def work(folder: RunFolder, blocks: int) -> None:
     config = load(folder.config)
     plan = make_plan(config)
     preflight.set_threads(config.site.threads_per_worker)
-    me = workers.start(config.site, plan.grid)
+    me = workers.start(config.site, plan.grid, config.allreduce.timeout_s)
     train, validation = stage(preflight.read_data(config, plan), me.place.node_workers)
     trainer = Trainer(config, plan, me, folder, (train, validation), Silent(), lambda: False)
     trainer.start_clock()

@@ -35,6 +35,11 @@ class UpdateLine:
     """Loop time since the attempt began."""
     update_s: float
     """From asking for the update's images to its changed weights, on the first worker."""
+    communication_exposed_s: float
+    """Waiting for averaged gradients and for nothing else: mean over the workers, and over the updates since the last
+    agreement."""
+    communication_s: float
+    """While any bucket was being averaged, hidden behind the backward pass or not; a mean alike."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,8 @@ class Totals:
     loop_time_s: float = 0.0
     communication_s: float = 0.0
     """Loop time in which a worker waited for averaged gradients and for nothing else."""
+    averaging_s: float = 0.0
+    """Loop time in which any bucket was being averaged, hidden behind the backward pass or not."""
     data_s: float = 0.0
     """Loop time in which a worker waited for images."""
 

@@ -38,6 +38,7 @@ class RunFolder:
         self.environment = self.path / "environment.txt"
         self.log = self.path / "log"
         self.job_log = self.log / "job.log"
+        self.all_reduce = self.path / "allreduce.json"
         self.metrics = self.path / "metrics.jsonl"
         self.validations = self.path / "validations.jsonl"
         self.events = self.path / "events"

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipeline import models, precision
 from pipeline.allreduce import hook
+from pipeline.allreduce.averager import Averager
 from pipeline.batch_norm import BatchNormStatistics
 from pipeline.config import Config
 from pipeline.data.loader import Batch
@@ -38,7 +39,8 @@ class Outcome:
 class Step:
     """The training state of one worker, and how one update changes it."""
 
-    def __init__(self, config: Config, workers: Workers) -> None:
+    def __init__(self, config: Config, workers: Workers, all_reduce: str | None = None) -> None:
+        """all_reduce: what `allreduce=auto` took when the run began; None: it measures."""
         self._config = config
         self._device = workers.device
         torch.manual_seed(config.seed)
@@ -47,14 +49,7 @@ class Step:
         self.optimizer = make_optimizer(config, self.model)
         self.scaler = precision.loss_scaler(config.precision, workers.device.type)
         self.batch_norm = BatchNormStatistics(self.model, workers.world, workers.world_size)
-        self.all_reduce = hook.build(
-            config.allreduce.name,
-            config.allreduce.wire,
-            row=workers.row,
-            column=workers.column,
-            world=workers.world,
-            device=workers.device,
-        )
+        self.all_reduce = Averager(config.allreduce, config.site.network, workers.communicators, workers.device)
         self._parallel = DistributedDataParallel(
             self.model,
             process_group=workers.world,
@@ -65,6 +60,7 @@ class Step:
         hook.register(self._parallel, self.all_reduce)
         self._loss = nn.CrossEntropyLoss(label_smoothing=config.recipe.label_smoothing)
         self._fix_buckets()
+        self.all_reduce.settle(self.all_reduce.take_sizes(), workers.control, all_reduce)
 
     def update(self, micro_batches: Sequence[Batch], position: Position) -> Outcome:
         """Do one update at `position` of the schedule."""
@@ -99,7 +95,7 @@ class Step:
         return loss.detach(), (logits.detach().argmax(1) == labels).sum()
 
     def _fix_buckets(self) -> None:
-        """Let DDP settle its bucket layout before update 0, by a backward pass that leaves nothing behind.
+        """Let DDP settle its bucket layout before update 0, by backward passes that leave nothing behind.
 
         DDP rebuilds its buckets after the first backward pass, in the order in which gradients arrived; sums in another
         order differ in their last bits, so a resumed run would not continue to the bit.
@@ -108,12 +104,13 @@ class Step:
         size = self._config.data.image_size
         images = torch.zeros(2, 3, size, size, device=self._device).contiguous(memory_format=torch.channels_last)
         labels = torch.zeros(2, dtype=torch.int64, device=self._device)
-        self._backward(Batch(images, labels), 1, averaging=True)
-        self.optimizer.zero_grad()
+        for _ in range(2):  # the second one's buckets are the run's
+            self.all_reduce.take_sizes()
+            self._backward(Batch(images, labels), 1, averaging=True)
+            self.optimizer.zero_grad()
         with torch.no_grad():
             for buffer, before in zip(self.model.buffers(), buffers, strict=True):
                 buffer.copy_(before)
-        self.all_reduce.exposed_s()
 
 
 def make_optimizer(config: Config, model: nn.Module) -> LARS:

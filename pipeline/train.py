@@ -13,13 +13,14 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from pipeline.config import Config, Plan, load, make_plan
 from pipeline.errors import UserError
 from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine, earlier_totals, save_totals
-from pipeline.report.console import ProgressDisplay, print_header, print_result
+from pipeline.report.console import ProgressDisplay, print_averaging, print_header, print_result
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder, write_atomically, write_error
 
 
@@ -83,7 +84,7 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
 
     workers.die_with_launcher()
     preflight.set_threads(config.site.threads_per_worker)
-    me = workers.start(config.site, plan.grid)
+    me = workers.start(config.site, plan.grid, config.allreduce.timeout_s)
     if attempt is not None and me.is_head:
         (attempt / "ready").touch()  # from here on the script passes USR2 on; before, it left a file
         if (attempt / "stop").exists():
@@ -92,7 +93,7 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     train, validation = stage(indexes, me.place.node_workers)
     observer = Watcher(config, plan, folder, console, began, len(indexes[1])) if me.is_head else Silent()
     trainer = Trainer(config, plan, me, folder, (train, validation), observer, stop.is_set)
-    observer.start(trainer.update)
+    observer.start(trainer.update, trainer.averaging)
     ending = trainer.run()
     observer.close(finished=not ending.requested)
     if me.is_head:
@@ -100,7 +101,9 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
         totals.wall_time_s = time.time() - began
         save_totals(attempt, totals)
         if not ending.requested:
-            outcome = result(config, plan, ending, totals.plus(earlier_totals(folder, attempt)))
+            outcome = result(
+                config, plan, ending, totals.plus(earlier_totals(folder, attempt)), str(trainer.averaging["name"])
+            )
             write_atomically(folder.result, json.dumps(outcome, indent=1) + "\n")
             print_result(console, outcome)
     workers.stop()
@@ -110,7 +113,7 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
 class Silent:
     """The observer of every rank but the first."""
 
-    def start(self, update: int) -> None: ...
+    def start(self, update: int, averaging: Mapping[str, Any]) -> None: ...
 
     def updates(self, lines: list[UpdateLine], time: LoopTime) -> None: ...
 
@@ -138,13 +141,15 @@ class Watcher(Silent):
         self._config, self._plan, self._folder, self._console = config, plan, folder, console
         self._began_s, self._validation_images = began_s, validation_images
 
-    def start(self, update: int) -> None:
+    def start(self, update: int, averaging: Mapping[str, Any]) -> None:
         print_header(self._console, self._config, self._plan)
+        log = Console(file=sys.stdout, width=200, no_color=True, force_terminal=False)
+        for console in (self._console, log):
+            print_averaging(console, averaging)
         if update:
             self._console.print(f"going on after update {update} of {self._plan.updates}", highlight=False)
         self._open_records(update)
         every_s = self._config.run.log_every_s
-        log = Console(file=sys.stdout, width=200, no_color=True, force_terminal=False)
         displays = [(self._console, every_s), (log, every_s)]
         self._displays = [
             ProgressDisplay(console, self._plan, first_update=update, every_s=seconds) for console, seconds in displays

@@ -8,6 +8,7 @@ for every update left:
 save, validate, write the result
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ from pipeline.data.memory import SampleMemory
 from pipeline.metrics import LoopTime, Totals, UpdateLine, ValidationLine
 from pipeline.optim.schedule import Position, position
 from pipeline.profiler import Profiler, phase
-from pipeline.run_folder import RunFolder
+from pipeline.run_folder import RunFolder, write_atomically
 from pipeline.step import Outcome, Step
+from pipeline.transport import transport
 from pipeline.validation import count_correct
 from pipeline.workers import Workers
 
@@ -74,7 +76,10 @@ class Trainer:
         self._train, self._validation = memories
         self._observer = observer
         self._decoder = decode.build(config.data, workers.device)
-        self._step = Step(config, workers)
+        self._step = Step(config, workers, self._chosen_all_reduce())
+        self.averaging = self._step.all_reduce.description() | {"transport": transport(config.site.backend)}
+        if workers.is_head:
+            write_atomically(folder.all_reduce, json.dumps(self.averaging, indent=1) + "\n")
         self._stop_requested = stop_requested
         self._undisclosed: list[tuple[int, Position, Outcome, float, float]] = []
         self._disclosed_s = 0.0
@@ -150,6 +155,14 @@ class Trainer:
             self._averaged = False
         return state.update
 
+    def _chosen_all_reduce(self) -> str | None:
+        """What `allreduce=auto` took when the run began, so that a resumed one continues to the bit; None: not yet."""
+        chosen = [None]
+        if self._workers.is_head and self._folder.all_reduce.exists():
+            chosen = [json.loads(self._folder.all_reduce.read_text())["name"]]
+        dist.broadcast_object_list(chosen, src=0, group=self._workers.control)
+        return chosen[0]
+
     def _last_update(self) -> int:
         """Where this attempt ends: the end of the run, or what run.stop_after_* asks for."""
         run = self._config.run
@@ -204,9 +217,11 @@ class Trainer:
     def _disclose(self) -> bool:
         """Add up over all workers what happened since the last time; returns whether any of them was asked to stop."""
         done = self._undisclosed
+        exposed_s, averaging_s = self._step.all_reduce.take_times()
         since = [
             float(self._stop_requested()),
-            self._step.all_reduce.exposed_s(),
+            exposed_s,
+            averaging_s,
             self._waited_for_data_s,
             self._replaced_samples,
         ]
@@ -221,22 +236,32 @@ class Trainer:
         values = sums.tolist()
         of_updates = values[len(since) :]
         workers = self._workers.world_size
-        communication_s, data_s = values[1] / workers, values[2] / workers
-        self._totals.communication_s += communication_s
+        exposed_s, averaging_s, data_s = (value / workers for value in values[1:4])
+        self._totals.communication_s += exposed_s
+        self._totals.averaging_s += averaging_s
         self._totals.data_s += data_s
-        self._totals.replaced_samples += int(values[3])
-        lines = self._lines(of_updates[: len(done)], of_updates[len(done) :])
+        self._totals.replaced_samples += int(values[4])
+        share = 1 / max(1, len(done))
+        lines = self._lines(
+            of_updates[: len(done)],
+            of_updates[len(done) :],
+            exposed_s=exposed_s * share,
+            averaging_s=averaging_s * share,
+        )
         self._totals.updates += len(lines)
         self._totals.images += sum(line.batch for line in lines)
         self._totals.skipped_updates += sum(line.skipped for line in lines)
         self._undisclosed = []
         loop_s = self._loop_s()
         updates_s = sum(line.update_s for line in lines)
-        self._observer.updates(lines, LoopTime(loop_s - self._disclosed_s, updates_s, data_s, communication_s))
+        self._observer.updates(lines, LoopTime(loop_s - self._disclosed_s, updates_s, data_s, exposed_s))
         self._disclosed_s = loop_s
         return values[0] > 0
 
-    def _lines(self, losses: list[float], corrects: list[float]) -> list[UpdateLine]:
+    def _lines(
+        self, losses: list[float], corrects: list[float], *, exposed_s: float, averaging_s: float
+    ) -> list[UpdateLine]:
+        """A line for every update since the last agreement; the times are each one's."""
         lines = []
         for (update, here, outcome, time_s, update_s), loss, correct in zip(
             self._undisclosed, losses, corrects, strict=True
@@ -255,6 +280,8 @@ class Trainer:
                     skipped=outcome.skipped,
                     time_s=time_s,
                     update_s=update_s,
+                    communication_exposed_s=exposed_s,
+                    communication_s=averaging_s,
                 )
             )
         return lines
@@ -323,8 +350,8 @@ def percent(counts: Tensor) -> float:
     return 100 * float(counts[0]) / float(counts[1])
 
 
-def result(config: Config, plan: Plan, ending: Ending, totals: Totals) -> dict[str, Any]:
-    """result.json of an attempt that was not asked to stop; `totals` over all attempts."""
+def result(config: Config, plan: Plan, ending: Ending, totals: Totals, all_reduce: str) -> dict[str, Any]:
+    """result.json of an attempt that was not asked to stop; `totals` over all attempts. all_reduce: what ran."""
     return {
         "experiment": config.experiment,
         "system": config.recipe.system,
@@ -333,7 +360,7 @@ def result(config: Config, plan: Plan, ending: Ending, totals: Totals) -> dict[s
         "workers": plan.workers,
         "virtual_workers": plan.virtual_workers,
         "grid": {"vertical": plan.grid.vertical, "horizontal": plan.grid.horizontal},
-        "all_reduce": config.allreduce.name,
+        "all_reduce": all_reduce,
         "seed": config.seed,
         "complete": ending.update == plan.updates,
         "updates": ending.update,

@@ -12,6 +12,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from pipeline.evaluate import OneProcess
+from pipeline.workers import Place
+
 TIMEOUT_S = 120
 
 
@@ -43,6 +46,11 @@ def run_world(size: int, function: Callable[..., Any], *arguments: Any) -> list[
     for rank, (state, value) in enumerate(outcomes):
         assert state == "done", f"rank {rank}: {value}"
     return [value for _, value in outcomes]
+
+
+def one_node(rank: int, size: int) -> Place:
+    """The place of a worker where one node takes all."""
+    return Place(rank, rank, 0, (tuple(range(size)),), OneProcess())
 
 
 def _work(

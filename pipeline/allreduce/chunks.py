@@ -184,7 +184,7 @@ class ThreadEngine:
             if self._failure is not None:
                 raise self._failure
             self._doing[station] = (phases[job.phase].name, time.monotonic())
-            with torch.inference_mode(), traced(phases[job.phase].name):
+            with torch.inference_mode(), traced(f"all-reduce: {phases[job.phase].name}"):
                 if job.phase == 0:
                     if averaging.ready is not None:
                         averaging.ready.synchronize()
@@ -265,7 +265,7 @@ class StreamEngine:
     ) -> torch.cuda.Event:
         """Enqueue one phase of one chunk after these events; its own."""
         phases, stream = self.scheme.lanes[chunk.lane].phases, self._streams[chunk.lane][index]
-        with torch.cuda.stream(stream), traced(phases[index].name):
+        with torch.cuda.stream(stream), traced(f"all-reduce: {phases[index].name}"):
             for event in after:
                 stream.wait_event(event)
             if index == 0:

@@ -1,7 +1,7 @@
 """Process groups for all-reduces: by row, column and node of the grid, over all workers, over the nodes' masters.
 
-Every phase takes a new one, so that its messages keep their order whatever other phases do. All workers ask for the same
-ones in the same order.
+Every phase takes a new one, so that its messages keep their order whatever other phases do. All workers ask for the
+same ones in the same order.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ class Communicators:
         """
         vertical, horizontal = grid
         self.rank, self.grid, self.backend = rank, grid, backend
+        self._timeout_s = timeout_s
         self.nodes = tuple(tuple(node) for node in nodes)
-        self._timeout = timedelta(seconds=timeout_s)
         self._sets: dict[Kind, list[list[int]]] = {
             "row": [[row * horizontal + column for column in range(horizontal)] for row in range(vertical)],
             "column": [[row * horizontal + column for row in range(vertical)] for column in range(horizontal)],
@@ -50,12 +50,24 @@ class Communicators:
         """Workers in all."""
         return self.grid[0] * self.grid[1]
 
+    @property
+    def node_of_rank(self) -> list[int]:
+        """The node of every rank, counted from 0."""
+        places = {rank: node for node, ranks in enumerate(self.nodes) for rank in ranks}
+        return [places[rank] for rank in range(self.size)]
+
+    def fresh(self) -> "Communicators":
+        """The same layout, with no group made yet."""
+        return Communicators(self.rank, self.grid, self.nodes, backend=self.backend, timeout_s=self._timeout_s)
+
     def new(self, kind: Kind) -> dist.ProcessGroup | None:
         """A new communicator of this worker's row, column, …; None where it is in none, as one that is no master."""
-        mine = None
+        mine: dist.ProcessGroup | None = None
         for ranks in self._sets[kind]:
-            group = dist.new_group(ranks, self._timeout, self.backend)  # every worker calls it for all of them
+            # Every worker calls it for all of them, as torch.distributed asks for.
+            group = dist.new_group(ranks, timedelta(seconds=self._timeout_s), self.backend)
             if self.rank in ranks:
+                assert isinstance(group, dist.ProcessGroup), "this rank is in it"
                 mine = group
         if mine is not None:
             self._groups.append(mine)

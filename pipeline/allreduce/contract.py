@@ -21,6 +21,9 @@ from torch import Tensor
 class AllReduce(Protocol):
     """Averages flat buckets over all workers."""
 
+    chunk_bytes: int
+    """The largest chunk, in bytes on the wire; may be changed between buckets, on all workers alike."""
+
     def __call__(self, bucket: Tensor, *, last: bool = True) -> torch.futures.Future[Tensor]:
         """Average `bucket`, shape (n,), in place.
 

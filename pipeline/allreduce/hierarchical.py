@@ -1,9 +1,9 @@
 """The hierarchical all-reduce of Jia et al. 2018 (arXiv 1807.11205, section 3.3): reduce in the node, a ring of the
 nodes' masters, broadcast in the node.
 
-Fewer steps than a flat ring, 2(N-1) for N nodes; but each master carries the whole bucket where on a torus every worker
-of the node carries its share. Within a node the bucket goes along a chain of workers, so that none takes in more than one
-copy of it.
+Fewer steps than a flat ring, 2(N-1) for N nodes; but each master carries the whole bucket where on a torus every
+worker of the node carries its share. Within a node the bucket goes along a chain of workers, so that none takes in more
+than one copy of it.
 """
 
 from pipeline.allreduce.communicators import Communicators
@@ -18,7 +18,12 @@ def scheme(communicators: Communicators) -> Scheme:
     up, down = communicators.port("node"), communicators.port("node")
     branch = Branch(chain(up.size), up, down)
     phases = [Phase("reduce, node", branch.reduce)]
-    phases += [Phase("reduce-scatter, masters", Ring(port).reduce_scatter) for port in communicators.ports("masters")]
-    phases += [Phase("all-gather, masters", Ring(port).all_gather) for port in communicators.ports("masters")]
+    phases += [
+        Phase("reduce-scatter, masters", Ring(port, ahead=True).reduce_scatter)
+        for port in communicators.ports("masters")
+    ]
+    phases += [
+        Phase("all-gather, masters", Ring(port, ahead=True).all_gather) for port in communicators.ports("masters")
+    ]
     phases += [Phase("broadcast, node", branch.broadcast), Phase("passed on, node", branch.passed_on)]
     return Scheme((Lane(tuple(phases)),))

@@ -1,7 +1,8 @@
-"""Makes an all-reduce from its configuration, and ties it to DistributedDataParallel."""
+"""Every all-reduce by its name, and how one is tied to DistributedDataParallel."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -31,14 +32,16 @@ class Options:
     """Trees of `multicolor`."""
     ring_from_bytes: int = 1 << 20
     """`hybrid`: the size on the wire from which it takes the ring."""
+    ahead: bool = False
+    """Whether the flat ring posts all its receives at the start."""
 
 
 SCHEMES: Mapping[str, Callable[[Communicators, Options], Scheme]] = {
     "torus": lambda communicators, _: torus.scheme(communicators),
-    "ring": lambda communicators, _: ring.scheme(communicators),
+    "ring": lambda communicators, options: ring.scheme(communicators, ahead=options.ahead),
     "hierarchical": lambda communicators, _: hierarchical.scheme(communicators),
     "hybrid": lambda communicators, options: hybrid.scheme(
-        communicators, -(-options.ring_from_bytes // options.wire.itemsize)
+        communicators, -(-options.ring_from_bytes // options.wire.itemsize), ahead=options.ahead
     ),
     "multicolor": lambda communicators, options: multicolor.scheme(communicators, options.colors),
     "tree": lambda communicators, _: tree.scheme(communicators),
@@ -60,10 +63,16 @@ def build(name: str, communicators: Communicators, options: Options, device: tor
     )
 
 
-def register(model: DistributedDataParallel, all_reduce: AllReduce) -> None:
+class Hook(Protocol):
+    """What averages a bucket; an all-reduce is one."""
+
+    def __call__(self, bucket: Tensor, *, last: bool) -> torch.futures.Future[Tensor]: ...
+
+
+def register(model: DistributedDataParallel, all_reduce: Hook) -> None:
     """Let `all_reduce` average the gradients of `model`."""
     model.register_comm_hook(all_reduce, _average_bucket)
 
 
-def _average_bucket(all_reduce: AllReduce, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def _average_bucket(all_reduce: Hook, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     return all_reduce(bucket.buffer(), last=bucket.is_last())

@@ -12,16 +12,18 @@ from pipeline.allreduce.communicators import Communicators
 from pipeline.allreduce.scheme import Lane, Scheme
 
 
-def scheme(communicators: Communicators, ring_from_elements: int) -> Scheme:
-    """The ring for buckets of `ring_from_elements` and more, hierarchical below; one lane each, one of them empty."""
+def scheme(communicators: Communicators, ring_from_elements: int, *, ahead: bool) -> Scheme:
+    """The ring for buckets of `ring_from_elements` and more, hierarchical below: lanes of which one is always empty."""
+    large = ring.scheme(communicators, ahead=ahead).lanes
+    small = hierarchical.scheme(communicators).lanes
     return Scheme(
         (
-            *(replace(lane, part=_if(lane, lambda size: size >= ring_from_elements)) for lane in ring.scheme(communicators).lanes),
-            *(replace(lane, part=_if(lane, lambda size: size < ring_from_elements)) for lane in hierarchical.scheme(communicators).lanes),
+            *(replace(lane, part=_where(lane, lambda size: size >= ring_from_elements)) for lane in large),
+            *(replace(lane, part=_where(lane, lambda size: size < ring_from_elements)) for lane in small),
         )
     )
 
 
-def _if(lane: Lane, taken: Callable[[int], bool]) -> Callable[[int], tuple[int, int]]:
+def _where(lane: Lane, taken: Callable[[int], bool]) -> Callable[[int], tuple[int, int]]:
     """The lane's part of the buckets whose size it takes, and nothing of the others."""
     return lambda size: lane.part(size) if taken(size) else (0, 0)

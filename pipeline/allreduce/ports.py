@@ -14,6 +14,27 @@ Messages = Sequence[tuple[Tensor, int]]
 """Tensors, and the ranks in the group that they go to or come from."""
 
 
+class Pending:
+    """Messages under way."""
+
+    def __init__(self, works: Sequence[dist.Work] = ()) -> None:
+        self._works = works
+
+    def wait(self) -> None:
+        """Return when all have arrived or gone; on a GPU let the current stream wait instead. May be called again."""
+        for work in self._works:
+            work.wait()
+        self._works = ()
+
+
+class Expected(Pending):
+    """A message that a worker has said it is ready for."""
+
+    def __init__(self, tensor: Tensor, source: int, works: Sequence[dist.Work] = ()) -> None:
+        super().__init__(works)
+        self.tensor, self.source = tensor, source
+
+
 class Port(ABC):
     """One worker's way to the others of a group of `size`, in which it is `rank`.
 
@@ -25,25 +46,15 @@ class Port(ABC):
         self.rank = rank
 
     @abstractmethod
-    def start(self, outgoing: Messages, incoming: Messages) -> "Pending":
-        """Begin to send and receive all of these at once."""
+    def expect(self, messages: Messages) -> list[Expected]:
+        """Make ready for messages, in the order in which each source will send them.
 
-    def transfer(self, outgoing: Messages, incoming: Messages) -> None:
-        """Send and receive all of these at once; return when everything has arrived and gone (see `Pending`)."""
-        self.start(outgoing, incoming).wait()
+        The earlier this is called, the less a sender waits: gloo sends nothing before its receiver is ready.
+        """
 
-
-class Pending:
-    """Messages under way."""
-
-    def __init__(self, works: Sequence[dist.Work]) -> None:
-        self._works = works
-
-    def wait(self) -> None:
-        """Return when all have arrived or gone; on a GPU let the current stream wait instead. May be called again."""
-        for work in self._works:
-            work.wait()
-        self._works = ()
+    @abstractmethod
+    def exchange(self, outgoing: Messages, incoming: Sequence[Expected]) -> Pending:
+        """Send messages, and wait until what is expected has arrived. What is returned waits for what was sent."""
 
 
 class GlooPort(Port):
@@ -53,11 +64,18 @@ class GlooPort(Port):
         super().__init__(group.size(), group.rank())
         self._group, self._tag = group, tag
 
-    def start(self, outgoing: Messages, incoming: Messages) -> Pending:
+    def expect(self, messages: Messages) -> list[Expected]:
         # The group's own calls: dist.isend and irecv check and log what cannot differ here, for as long as a hop takes.
-        pending = [self._group.recv([tensor], peer, self._tag) for tensor, peer in incoming if tensor.numel()]
-        pending += [self._group.send([tensor], peer, self._tag) for tensor, peer in outgoing if tensor.numel()]
-        return Pending(pending)
+        return [
+            Expected(tensor, source, [self._group.recv([tensor], source, self._tag)] if tensor.numel() else [])
+            for tensor, source in messages
+        ]
+
+    def exchange(self, outgoing: Messages, incoming: Sequence[Expected]) -> Pending:
+        sent = Pending([self._group.send([tensor], to, self._tag) for tensor, to in outgoing if tensor.numel()])
+        for message in incoming:
+            message.wait()
+        return sent
 
 
 class NcclPort(Port):
@@ -67,11 +85,15 @@ class NcclPort(Port):
         super().__init__(group.size(), group.rank())
         self._group = group
 
-    def start(self, outgoing: Messages, incoming: Messages) -> Pending:
-        operations = [
-            dist.P2POp(operation, tensor, group=self._group, group_peer=peer)
-            for operation, messages in ((dist.isend, outgoing), (dist.irecv, incoming))
-            for tensor, peer in messages
-            if tensor.numel()
+    def expect(self, messages: Messages) -> list[Expected]:
+        return [Expected(tensor, source) for tensor, source in messages]  # received with what is sent meanwhile
+
+    def exchange(self, outgoing: Messages, incoming: Sequence[Expected]) -> Pending:
+        operations = [dist.P2POp(dist.isend, tensor, group=self._group, group_peer=to) for tensor, to in outgoing]
+        operations += [
+            dist.P2POp(dist.irecv, message.tensor, group=self._group, group_peer=message.source) for message in incoming
         ]
-        return Pending(dist.batch_isend_irecv(operations) if operations else ())
+        operations = [operation for operation in operations if operation.tensor.numel()]
+        if operations:
+            Pending(dist.batch_isend_irecv(operations)).wait()
+        return Pending()

@@ -4,6 +4,8 @@ gloo's own reduce-scatter carries as many bytes as a whole all-reduce, so the ph
 rings: each worker sends to its next neighbour and receives from the one before, n-1 times, 1/n of the data a time.
 """
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor
 
@@ -12,12 +14,17 @@ from pipeline.allreduce.ports import Port
 
 
 class Ring:
-    """The ring of a port's workers, in rank order, seen from this one. One object serves one phase of one lane."""
+    """The ring of a port's workers, in rank order, seen from this one. One object serves one phase of one lane.
 
-    def __init__(self, port: Port) -> None:
+    ahead: post the receives of all hops at the start, so that no hop waits for its receiver to be ready. It takes
+    memory for n-1 pieces instead of one.
+    """
+
+    def __init__(self, port: Port, *, ahead: bool) -> None:
         self.size = port.size
-        self._position = port.rank
-        self._port = port
+        self._port, self._ahead = port, ahead
+        self._following = (port.rank + 1) % port.size
+        self._preceding = (port.rank - 1) % port.size
         self._buffers = Buffers()
 
     def piece(self, work: Tensor, back: int) -> Tensor:
@@ -25,22 +32,34 @@ class Ring:
 
         Pieces differ by one element at most where n is no multiple of the ring's size.
         """
-        return torch.tensor_split(work, self.size)[(self._position - back) % self.size]
-
-    def exchange(self, outgoing: Tensor, incoming: Tensor) -> None:
-        """Send `outgoing` to the next worker, and receive what the one before sends into `incoming`."""
-        following, preceding = (self._position + 1) % self.size, (self._position - 1) % self.size
-        self._port.transfer([(outgoing, following)], [(incoming, preceding)])
+        return torch.tensor_split(work, self.size)[(self._port.rank - back) % self.size]
 
     def reduce_scatter(self, work: Tensor) -> None:
         """Leave the ring's mean of this worker's own piece in it; the other pieces are left with partial means."""
-        for hop in range(1, self.size):
-            mine = self.piece(work, hop + 1)
-            incoming = self._buffers.like(mine)
-            self.exchange(self.piece(work, hop), incoming)
-            fold(mine, [(incoming, hop)], self._buffers)
+        pieces = [self.piece(work, back) for back in range(1, self.size + 1)]
+        received = [
+            self._buffers.like(piece, place=place if self._ahead else 0) for place, piece in enumerate(pieces[1:])
+        ]
+        for hop, (mine, theirs) in enumerate(zip(pieces[1:], self._rotate(pieces, received), strict=True), 1):
+            fold(mine, [(theirs, hop)], self._buffers)
 
     def all_gather(self, work: Tensor) -> None:
         """Fill `work` with every worker's own piece."""
-        for hop in range(self.size - 1):
-            self.exchange(self.piece(work, hop), self.piece(work, hop + 1))
+        pieces = [self.piece(work, back) for back in range(self.size)]
+        for _ in self._rotate(pieces, pieces[1:]):
+            pass
+
+    def _rotate(self, outgoing: Sequence[Tensor], incoming: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Send one tensor to the next worker and receive one from the worker before, hop by hop; each when it is here.
+
+        Whoever takes one has time to work on what goes out next.
+        """
+        messages = [(tensor, self._preceding) for tensor in incoming]
+        expected = self._port.expect(messages) if self._ahead else []
+        sent = []
+        for hop, message in enumerate(messages):
+            arrival = expected[hop : hop + 1] or self._port.expect([message])
+            sent.append(self._port.exchange([(outgoing[hop], self._following)], arrival))
+            yield message[0]
+        for pending in sent:
+            pending.wait()

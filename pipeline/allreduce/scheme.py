@@ -17,7 +17,7 @@ class Phase:
 
     name: str
     """For logs, traces and errors: `reduce-scatter, row`."""
-    run: Callable[[Tensor], None]
+    run: Callable[[Tensor], object]
     """Works on a chunk, shape (n,) in the wire's type, in place: blocking on CPUs, enqueueing on a CUDA stream."""
 
 

@@ -11,21 +11,21 @@ at any time, and a link does not fall idle while a worker waits for its neighbou
 import torch.distributed as dist
 from torch import Tensor
 
-from pipeline.allreduce.communicators import Communicators
+from pipeline.allreduce.communicators import Communicators, Kind
 from pipeline.allreduce.rings import Ring
 from pipeline.allreduce.scheme import Lane, Phase, Scheme
+
+KINDS: tuple[Kind, ...] = ("row", "column", "row")
+"""The communicators of the backend's own collectives, one a phase."""
+RINGS: tuple[Kind, ...] = ("row", "column", "column", "row")
+"""The communicators of the rings, one a phase."""
 
 
 def scheme(communicators: Communicators) -> Scheme:
     """The torus on this worker: rings of messages on gloo, the backend's own collectives on NCCL."""
     if communicators.backend == "nccl":
-        return on_collectives(*(communicators.row() for _ in range(2)), communicators.column())
-    return on_rings(
-        Ring(communicators.port("row")),
-        Ring(communicators.port("column")),
-        Ring(communicators.port("column")),
-        Ring(communicators.port("row")),
-    )
+        return on_collectives(*(communicators.group(kind) for kind in KINDS))
+    return on_rings(*(Ring(communicators.port(kind), ahead=True) for kind in RINGS))
 
 
 def on_rings(row: Ring, column: Ring, column_back: Ring, row_back: Ring) -> Scheme:
@@ -44,7 +44,7 @@ def on_rings(row: Ring, column: Ring, column_back: Ring, row_back: Ring) -> Sche
     )
 
 
-def on_collectives(row: dist.ProcessGroup, row_back: dist.ProcessGroup, column: dist.ProcessGroup) -> Scheme:
+def on_collectives(row: dist.ProcessGroup, column: dist.ProcessGroup, row_back: dist.ProcessGroup) -> Scheme:
     """The torus in a backend's own collectives, each on a communicator of its own.
 
     These add, so what is added is divided first: by the row's length before the cast, by the column's between the

@@ -22,23 +22,23 @@ class Branch:
         self._children = tree.children(up.rank)
         self._sizes = [tree.sizes[child] for child in self._children]
         self._buffers = Buffers()
-        self._rising = Pending(())
+        self._rising = Pending()
         self._falling: deque[Pending] = deque()
 
     def reduce(self, work: Tensor) -> None:
         """Leave the mean of all workers in `work`, shape (n,), at the root; elsewhere that of the part below."""
         received = [self._buffers.like(work, place=place) for place in range(len(self._children))]
-        self._up.transfer([], list(zip(received, self._children, strict=True)))
+        self._up.exchange([], self._up.expect(list(zip(received, self._children, strict=True))))
         if received:
             fold(work, list(zip(received, self._sizes, strict=True)), self._buffers)
         # Nothing writes to a chunk on its way before the parent has it: only its mean, which needs it, comes back.
         self._rising.wait()
-        self._rising = self._up.start([] if self._parent is None else [(work, self._parent)], [])
+        self._rising = self._up.exchange([] if self._parent is None else [(work, self._parent)], [])
 
     def broadcast(self, work: Tensor) -> None:
         """Take what the root has in `work`, and start to pass it on."""
-        self._down.transfer([], [] if self._parent is None else [(work, self._parent)])
-        self._falling.append(self._down.start([(work, child) for child in self._children], []))
+        self._down.exchange([], self._down.expect([] if self._parent is None else [(work, self._parent)]))
+        self._falling.append(self._down.exchange([(work, child) for child in self._children], []))
 
     def passed_on(self, _: Tensor) -> None:
         """Wait until the children have what the oldest `broadcast` not yet waited for passed on."""

@@ -13,7 +13,7 @@ from pipeline.config.schema import Config
 from pipeline.errors import UserError, nearest
 
 OPTIMISERS = ("lars",)
-ALL_REDUCES = ("torus", "native")
+ALL_REDUCES = ("torus", "ring", "hierarchical", "hybrid", "multicolor", "tree", "native")
 MODELS = ("small_resnet", "resnet50")
 WIRES = ("fp16", "bf16", "fp32")
 COMPUTE = ("fp32", "fp16", "bf16")
@@ -47,7 +47,11 @@ def check_data(path: Path) -> None:
 
 def _check_choices(config: Config) -> None:
     _one_of("optim.name", config.optim.name, OPTIMISERS)
-    _one_of("allreduce.name", config.allreduce.name, ALL_REDUCES)
+    _one_of("allreduce.name", config.allreduce.name, (*ALL_REDUCES, "auto"))
+    for candidate in config.allreduce.candidates:
+        _one_of("allreduce.candidates", candidate, ALL_REDUCES)
+    if config.allreduce.name == "auto" and not config.allreduce.candidates:
+        raise UserError(f"allreduce.candidates is empty, so there is nothing to measure; name some of {ALL_REDUCES}")
     _one_of("allreduce.wire", config.allreduce.wire, WIRES)
     _one_of("model.name", config.model.name, MODELS)
     _one_of("precision.compute", config.precision.compute, COMPUTE)
@@ -136,6 +140,11 @@ def _check_numbers(config: Config) -> None:
         "run.stop_after_updates": (config.run.stop_after_updates, 1),
         "run.profile": (config.run.profile, 0),
         "seed": (config.seed, 0),
+        "allreduce.chunk_kb": (config.allreduce.chunk_kb, 1),
+        "allreduce.colors": (config.allreduce.colors, 1),
+        "allreduce.ring_from_kb": (config.allreduce.ring_from_kb, 0),
+        "site.network.worker.latency_us": (config.site.network.worker.latency_us, 0),
+        "site.network.node.latency_us": (config.site.network.node.latency_us, 0),
         "optim.warmup_epochs": (config.optim.warmup_epochs, 0),
         "optim.weight_decay": (config.optim.weight_decay, 0),
         "optim.momentum_reference_batch": (config.optim.momentum_reference_batch, 1),
@@ -149,6 +158,9 @@ def _check_numbers(config: Config) -> None:
         "optim.coefficient": config.optim.coefficient,
         "optim.eps": config.optim.eps,
         "allreduce.bucket_mb": config.allreduce.bucket_mb,
+        "allreduce.timeout_s": config.allreduce.timeout_s,
+        "site.network.worker.gb_per_s": config.site.network.worker.gb_per_s,
+        "site.network.node.gb_per_s": config.site.network.node.gb_per_s,
         "precision.loss_scale": config.precision.loss_scale,
         "data.validation_crop": config.data.validation_crop,
         "run.log_every_s": config.run.log_every_s,

@@ -114,10 +114,12 @@ class AllReduceConfig:
     """Trees, and children a worker has in one (multicolor)."""
     ring_from_kb: int = 1024
     """Size of a bucket in KiB on the wire from which the ring takes it (hybrid)."""
+    ahead: bool = False
+    """Post all receives of a flat ring at the start: memory for a chunk, for hops that do not wait (ring, hybrid)."""
     candidates: list[str] = field(default_factory=list)
     """What is measured, on the run's own buckets and grid, before the first update (auto)."""
     timeout_s: float = 300.0
-    """A message between workers that takes longer is an error: the worker that does not answer is named, and all end."""
+    """A message between workers that takes longer is an error: who does not answer is named, and all end."""
 
 
 @dataclass

@@ -42,6 +42,29 @@ def print_header(console: Console, config: Config, plan: Plan) -> None:
     console.print(table)
 
 
+def print_averaging(console: Console, averaging: Mapping[str, Any]) -> None:
+    """What averages gradients, on what: what `allreduce.json` holds, in a line; the table of `auto`; a warning."""
+    vertical, horizontal = averaging["grid"]
+    sizes = averaging["bucket_bytes"]
+    chosen = "" if averaging["asked_for"] == averaging["name"] else f" (by {averaging['asked_for']})"
+    console.print(
+        f"all-reduce: {averaging['name']}{chosen} on {vertical} x {horizontal}, {len(averaging['nodes'])} nodes; "
+        f"{len(sizes)} buckets of up to {max(sizes, default=0) / 1e6:.3g} MB {averaging['wire']}, "
+        f"chunks of {averaging['chunk_bytes'] / 1e6:.3g} MB; {averaging['transport']}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if averaging["measured"]:
+        table = Table(title="allreduce=auto: all buckets of an update", title_justify="left")
+        for name, justify in (("all-reduce", "left"), ("chunk, MB", "right"), ("median, ms", "right")):
+            table.add_column(name, justify=justify)  # type: ignore[arg-type]
+        for row in averaging["measured"]:
+            table.add_row(row["name"], f"{row['chunk_bytes'] / 1e6:.3g}", f"{1000 * row['median_s']:.2f}")
+        console.print(table)
+    if averaging["warning"]:
+        console.print(f"warning: {averaging['warning']}", highlight=False, soft_wrap=True)
+
+
 def print_result(console: Console, result: Mapping[str, Any]) -> None:
     """The table at the end of a run, from its result.json."""
     grid, by_stage = result["grid"], result["updates_by_stage"]

@@ -12,7 +12,7 @@ TIME = LoopTime(loop_s=1.0, updates_s=0.8, data_s=0.1, communication_s=0.2)
 
 
 def line(update: int, loss: float = 0.5) -> UpdateLine:
-    return UpdateLine(update, update / 37, loss, 25.0, 3.1, 0.9, 64, 1024.0, False, update * 0.05, 0.04)
+    return UpdateLine(update, update / 37, loss, 25.0, 3.1, 0.9, 64, 1024.0, False, update * 0.05, 0.04, 0.01, 0.02)
 
 
 def test_tensorboard_reads_every_quantity_by_update(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pipeline.run_folder import RunFolder
 
 
 def line(update: int) -> UpdateLine:
-    return UpdateLine(update, update / 37, 0.5, 10.0, 3.1, 0.9, 64, 1024.0, False, 0.1, 0.1)
+    return UpdateLine(update, update / 37, 0.5, 10.0, 3.1, 0.9, 64, 1024.0, False, 0.1, 0.1, 0.01, 0.02)
 
 
 def test_a_resumed_attempt_drops_what_lies_beyond_its_checkpoint(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ def drive(log: MlperfLog, first: int, last: int, top1: float | None) -> None:
         epoch, inside = plan.position(update - 1)
         updates = plan.stage_at(epoch).updates_per_epoch
         lines.append(
-            UpdateLine(update, epoch + inside / updates, 0.5, 9.0, 3.1, 0.9, 64, 1024.0, False, update / 20, 0.04)
+            UpdateLine(
+                update, epoch + inside / updates, 0.5, 9.0, 3.1, 0.9, 64, 1024.0, False, update / 20, 0.04, 0.01, 0.02
+            )
         )
         if inside + 1 == updates or update % 10 == 0 or update == last:
             log.updates(lines)

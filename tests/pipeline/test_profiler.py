@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from pipeline.allreduce.chunks import ThreadEngine
+from pipeline.allreduce.scheme import Lane, Phase, Scheme
 from pipeline.profiler import Profiler, phase
 
 
 @pytest.fixture
 def engine() -> Iterator[ThreadEngine]:
-    engine = ThreadEngine(lambda bucket: bucket.mul_(0.5).sum(), name="allreduce-test")  # type: ignore[arg-type]
+    scheme = Scheme((Lane((Phase("halving", lambda chunk: chunk.mul_(0.5)),)),))
+    engine = ThreadEngine(scheme, torch.float32, chunk_bytes=1024, pipelined=True, name="allreduce-test")
     yield engine
     engine.close()
 
@@ -26,7 +28,7 @@ def update(engine: ThreadEngine) -> None:
     with phase("backward"):
         loss.backward()
     assert weights.grad is not None
-    engine(weights.grad).wait()
+    engine(weights.grad.view(-1)).wait()
 
 
 def test_it_traces_so_many_updates_after_three_to_warm_up(tmp_path: Path, engine: ThreadEngine) -> None:

@@ -7,10 +7,9 @@ from jobs.compose import compose
 from pipeline import models, workers
 from pipeline.config import make_plan
 from pipeline.data.loader import Batch
-from pipeline.evaluate import OneProcess
 from pipeline.optim.schedule import position
 from pipeline.step import Step
-from tests.worlds import run_world
+from tests.worlds import one_node, run_world
 
 WORDS = ["exp=exp5", "model.stem=4", "model.widths=[4]", "model.blocks=[1]", "data.image_size=12"]
 
@@ -22,11 +21,11 @@ def batch(rank: int, *, value: float | None = None) -> Batch:
     return Batch(images.contiguous(memory_format=torch.channels_last), torch.arange(16) % 10)
 
 
-def updates(rank: int, _: int, store: dist.Store) -> list[tuple[bool, float, float]]:
+def updates(rank: int, size: int, store: dist.Store) -> list[tuple[bool, float, float]]:
     """Four updates, the third with an infinite pixel on worker 2: (skipped, loss scale before it, a sum of weights)."""
     config = compose(WORDS)
     plan = make_plan(config)
-    me = workers.connect(config.site, plan.grid, store, workers.Place(rank, rank, 0, 1, OneProcess()))
+    me = workers.connect(config.site, plan.grid, store, one_node(rank, size), 60.0)
     step = Step(config, me)
     found = []
     for number in range(4):
@@ -48,10 +47,10 @@ def test_an_overflow_on_one_worker_is_skipped_by_all_alike() -> None:
     assert len(set(weights)) == 3
 
 
-def untouched(rank: int, _: int, store: dist.Store) -> bool:
+def untouched(rank: int, size: int, store: dist.Store) -> bool:
     """Whether a step that did no update holds the network as it is built."""
     config = compose(WORDS)
-    me = workers.connect(config.site, make_plan(config).grid, store, workers.Place(rank, rank, 0, 1, OneProcess()))
+    me = workers.connect(config.site, make_plan(config).grid, store, one_node(rank, size), 60.0)
     step = Step(config, me)
     torch.manual_seed(config.seed)
     fresh = models.build(config.model).state_dict()

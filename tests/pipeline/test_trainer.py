@@ -21,7 +21,7 @@ from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine
 from pipeline.run_folder import RunFolder
 from pipeline.trainer import Ending, Trainer
 from tests.pipeline.data.images import jpeg, write_images
-from tests.worlds import run_world
+from tests.worlds import one_node, run_world
 
 MODEL = ["model.stem=4", "model.widths=[4,4]", "model.blocks=[1,1]", "data.image_size=12", "allreduce.bucket_mb=0.0015"]
 SHORT = ["data.train_samples=230", "run.agree_every_updates=4", "optim.lr=1.0"]
@@ -65,10 +65,10 @@ class Job:
     stops: list[int]
 
 
-def train(rank: int, _: int, store: dist.Store, jobs: list[Job]) -> list[tuple[float, int, int, int]]:
+def train(rank: int, size: int, store: dist.Store, jobs: list[Job]) -> list[tuple[float, int, int, int]]:
     """Do the jobs one after another; of each (top-1, validation images, buckets, replaced samples)."""
     first = compose(jobs[0].words)
-    me = workers.connect(first.site, make_plan(first).grid, store, workers.Place(rank, rank, 0, 1, OneProcess()))
+    me = workers.connect(first.site, make_plan(first).grid, store, one_node(rank, size), 60.0)
     found = []
     for job in jobs:
         config = compose(job.words)

@@ -25,7 +25,7 @@ def run(path: Path, words: list[str], updates: int = 120) -> RunFolder:
         stage = plan.stage_at(epoch)
         at = epoch + inside / stage.updates_per_epoch
         batch, error = stage.total_batch, 90 - update / 2
-        metrics.write([UpdateLine(update, at, 0.5, error, 0.1, 0.9, batch, 1.0, False, update / 20, 0.04)])
+        metrics.write([UpdateLine(update, at, 0.5, error, 0.1, 0.9, batch, 1.0, False, update / 20, 0.04, 0.01, 0.02)])
     metrics.close()
     if updates:
         validations = MetricsFile(folder.validations, 0)
