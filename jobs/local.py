@@ -28,6 +28,7 @@ def launch_command(workers: int, command: list[str]) -> list[str]:
     """mpirun for `workers` ranks on one machine, however many cores it has."""
     mpirun = Path(sys.executable).with_name("mpirun")
     return [
+        sys.executable, "-m", "jobs.tied",
         str(mpirun), "-n", str(workers), "--oversubscribe", "--bind-to", "none",
         "--output", ":raw",  # bytes as they come: a live bar ends no line
         "--mca", "osc", "^ucx",  # silences a harmless line of the Open MPI wheel
@@ -69,12 +70,12 @@ def _cause(folder: RunFolder, code: int, logged: int) -> str:
     logged: bytes of job.log that earlier attempts wrote.
     """
     words = " ".join(folder.job_log.read_bytes()[logged:].decode(errors="replace").split())
+    errors = folder.errors()
     killed = re.search(r"rank (\d+) with PID (\d+) on node (\S+) .*?signal (\d+)", words)
     if killed and code > 128:
         rank, pid, node, number = killed.groups()
         what = f"rank {rank} (process {pid} on {node}) was ended by signal {number}"
-        return f"{what}; go on with: make train RESUME={folder}"
-    errors = folder.errors()
+        return "; ".join([what, *errors[:1], f"go on with: make train RESUME={folder}"])
     return errors[0] if errors else f"mpirun ended with code {code}; see {folder.job_log}"
 
 

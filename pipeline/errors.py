@@ -13,6 +13,10 @@ class UserError(Exception):
     """A mistake that a person can mend: its text is one line, ready to be printed."""
 
 
+class LostWorkerError(Exception):
+    """Another worker does not answer, so that the run cannot go on: its text is one line, ready to be printed."""
+
+
 def nearest(word: str, valid: Iterable[str], *, count: int = 1) -> list[str]:
     """The `count` words of `valid` that are nearest to `word`, best first; empty when none is near."""
     return difflib.get_close_matches(word, list(valid), n=count, cutoff=0.5)

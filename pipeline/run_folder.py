@@ -26,6 +26,9 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_SAVED = 85
 
+SUFFIXES = ["", ".fault", ".effect"]
+"""Of the files of ranks' last lines: what a user can mend, a fault, and what was met before its cause was known."""
+
 
 class RunFolder:
     """The paths of one run."""
@@ -129,11 +132,12 @@ class RunFolder:
     def errors(self) -> list[str]:
         """The lines that ranks of the newest attempt left before they stopped: the cause first.
 
-        When one rank stops, others fail because of it; what a user can mend comes before faults, the earlier first.
+        When one rank stops, others fail because of it; what a user can mend comes before faults, those before what a
+        rank could say before it knew the cause, the earlier first.
         """
         attempt = self.latest_attempt()
         paths = list((attempt / "errors").glob("rank-*")) if attempt else []
-        paths.sort(key=lambda path: (path.suffix == ".fault", path.stat().st_mtime_ns))
+        paths.sort(key=lambda path: (SUFFIXES.index(path.suffix), path.stat().st_mtime_ns))
         return [path.read_text().strip() for path in paths]
 
     def read_result(self) -> dict[str, Any] | None:
@@ -147,16 +151,17 @@ class RunFolder:
             raise UserError(f"{self.result} is damaged; remove it, and the run can go on") from None
 
 
-def write_error(attempt: Path | None, rank: int, line: str, *, fault: bool) -> None:
+def write_error(attempt: Path | None, rank: int, line: str, *, fault: bool, cause: bool = True) -> None:
     """Leave a rank's last line where a person finds it; mpirun shows it to nobody.
 
-    fault: whether the program failed, and not something that a user can mend.
+    fault: whether the program failed, and not something that a user can mend. cause: whether the line says why.
     """
     if attempt is None:
         return
     folder = attempt / "errors"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"rank-{rank}{'.fault' if fault else ''}").write_text(line + "\n")
+    suffix = SUFFIXES[(1 if cause else 2) if fault else 0]
+    (folder / f"rank-{rank}{suffix}").write_text(line + "\n")
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -49,18 +49,23 @@ class Step:
         self.optimizer = make_optimizer(config, self.model)
         self.scaler = precision.loss_scaler(config.precision, workers.device.type)
         self.batch_norm = BatchNormStatistics(self.model, workers.world, workers.world_size)
-        self.all_reduce = Averager(config.allreduce, config.site.network, workers.communicators, workers.device)
-        self._parallel = DistributedDataParallel(
-            self.model,
-            process_group=workers.world,
-            forward_sync_buffers=False,
-            bucket_cap_mb=config.allreduce.bucket_mb,
-            gradient_as_bucket_view=True,
-        )
+        with workers.heartbeat.collective("connecting the workers"):
+            self.all_reduce = Averager(config.allreduce, config.site.network, workers.communicators, workers.device)
+        workers.heartbeat.follow(self.all_reduce.doing)
+        workers.heartbeat.at("preparing the model")
+        with workers.heartbeat.collective("comparing the workers' models"):
+            self._parallel = DistributedDataParallel(
+                self.model,
+                process_group=workers.world,
+                forward_sync_buffers=False,
+                bucket_cap_mb=config.allreduce.bucket_mb,
+                gradient_as_bucket_view=True,
+            )
         hook.register(self._parallel, self.all_reduce)
         self._loss = nn.CrossEntropyLoss(label_smoothing=config.recipe.label_smoothing)
         self._fix_buckets()
-        self.all_reduce.settle(self.all_reduce.take_sizes(), workers.control, all_reduce)
+        with workers.heartbeat.collective("measuring all-reduces"):
+            self.all_reduce.settle(self.all_reduce.take_sizes(), workers.control, all_reduce)
 
     def update(self, micro_batches: Sequence[Batch], position: Position) -> Outcome:
         """Do one update at `position` of the schedule."""
@@ -91,8 +96,15 @@ class Step:
                 logits = self._parallel(images)
                 loss = self._loss(logits, labels)
             with phase("backward"):
-                self.scaler.scale(loss / count if count > 1 else loss).backward()
+                self._differentiate(loss / count if count > 1 else loss)
         return loss.detach(), (logits.detach().argmax(1) == labels).sum()
+
+    def _differentiate(self, loss: Tensor) -> None:
+        """The backward pass; raises CommunicationError where gradients could not be averaged meanwhile."""
+        try:
+            self.scaler.scale(loss).backward()
+        except RuntimeError as error:  # DDP takes the error for a tensor, and complains of its type
+            raise self.all_reduce.failure or error from None
 
     def _fix_buckets(self) -> None:
         """Let DDP settle its bucket layout before update 0, by backward passes that leave nothing behind.

@@ -13,15 +13,19 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from pipeline.config import Config, Plan, load, make_plan
-from pipeline.errors import UserError
+from pipeline.errors import LostWorkerError, UserError
 from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine, earlier_totals, save_totals
 from pipeline.report.console import ProgressDisplay, print_averaging, print_header, print_result
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder, write_atomically, write_error
+
+if TYPE_CHECKING:
+    from pipeline.trainer import Ending
+    from pipeline.workers import Workers
 
 
 def main(arguments: list[str]) -> int:
@@ -37,6 +41,8 @@ def main(arguments: list[str]) -> int:
         return _attempt(folder, attempt, console, stop, float(os.environ.get("TORUS224_STARTED", began)))
     except UserError as error:
         line, fault = str(error), False
+    except LostWorkerError as error:
+        line, fault = str(error), True
     except Exception as error:
         traceback.print_exc()
         line, fault = f"{describe_fault(error)}; see {folder.rank_log(rank)}", True
@@ -79,12 +85,37 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     console.print(f"starting {plan.workers} workers (a few seconds; up to a minute on a busy machine)", highlight=False)
 
     from pipeline import preflight, workers  # torch and MPI take seconds to import: say something first
-    from pipeline.data.memory import stage
-    from pipeline.trainer import Trainer, result
 
     workers.die_with_launcher()
     preflight.set_threads(config.site.threads_per_worker)
     me = workers.start(config.site, plan.grid, config.allreduce.timeout_s)
+    rank = launched_rank(os.environ)
+
+    def note(line: str, *, cause: bool) -> None:
+        write_error(attempt, rank, f"rank {rank}: {line}", fault=True, cause=cause)
+
+    with me.heartbeat.watching(note):
+        ending = _train(config, plan, me, folder, attempt, console, stop, began)
+        workers.stop(me.heartbeat)
+    return EXIT_SAVED if ending.requested else EXIT_DONE
+
+
+def _train(
+    config: Config,
+    plan: Plan,
+    me: "Workers",
+    folder: RunFolder,
+    attempt: Path | None,
+    console: Console,
+    stop: threading.Event,
+    began: float,
+) -> "Ending":
+    """Do the attempt's updates; the first rank keeps what comes of them."""
+    from pipeline import preflight
+    from pipeline.data.memory import stage
+    from pipeline.trainer import Trainer, result
+
+    me.heartbeat.at("reading the data")
     if attempt is not None and me.is_head:
         (attempt / "ready").touch()  # from here on the script passes USR2 on; before, it left a file
         if (attempt / "stop").exists():
@@ -106,8 +137,7 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
             )
             write_atomically(folder.result, json.dumps(outcome, indent=1) + "\n")
             print_result(console, outcome)
-    workers.stop()
-    return EXIT_SAVED if ending.requested else EXIT_DONE
+    return ending
 
 
 class Silent:

@@ -74,7 +74,7 @@ class Trainer:
     ) -> None:
         self._config, self._plan, self._workers, self._folder = config, plan, workers, folder
         self._train, self._validation = memories
-        self._observer = observer
+        self._observer, self._heartbeat = observer, workers.heartbeat
         self._decoder = decode.build(config.data, workers.device)
         self._step = Step(config, workers, self._chosen_all_reduce())
         self.averaging = self._step.all_reduce.description() | {"transport": transport(config.site.backend)}
@@ -125,10 +125,12 @@ class Trainer:
     def advance(self, batches: Iterator[list[Batch]]) -> bool:
         """Do the next update and what is due after it; returns whether a stop was requested anywhere."""
         asked = time.perf_counter()
+        self._heartbeat.at("waiting for data", update=self.update + 1)
         with phase("data"):
             micro_batches = next(batches)
         self._waited_for_data_s += time.perf_counter() - asked
         here = position(self._config.optim, self._plan, self.update)
+        self._heartbeat.at("computing", update=self.update + 1)
         outcome = self._step.update(micro_batches, here)
         self._averaged = False
         self._replaced_samples += sum(batch.replaced for batch in micro_batches)
@@ -143,7 +145,8 @@ class Trainer:
         The first rank says which it is: a parallel file system may show its nodes different listings.
         """
         newest = [checkpoint.newest(self._folder) if self._workers.is_head else None]
-        dist.broadcast_object_list(newest, src=0, group=self._workers.control)
+        with self._heartbeat.collective("learning which checkpoint is the newest"):
+            dist.broadcast_object_list(newest, src=0, group=self._workers.control)
         if newest[0] is None:
             return 0
         state = checkpoint.load(self._folder, newest[0], self._plan)
@@ -160,7 +163,8 @@ class Trainer:
         chosen = [None]
         if self._workers.is_head and self._folder.all_reduce.exists():
             chosen = [json.loads(self._folder.all_reduce.read_text())["name"]]
-        dist.broadcast_object_list(chosen, src=0, group=self._workers.control)
+        with self._heartbeat.collective("learning which all-reduce runs"):
+            dist.broadcast_object_list(chosen, src=0, group=self._workers.control)
         return chosen[0]
 
     def _last_update(self) -> int:
@@ -232,7 +236,8 @@ class Trainer:
         if done:
             measured = torch.cat([torch.stack(losses).double(), torch.stack(corrects).double()]).cpu()
             sums = torch.cat([sums, measured])
-        dist.all_reduce(sums, group=self._workers.control)
+        with self._heartbeat.collective("agreement"):
+            dist.all_reduce(sums, group=self._workers.control)
         values = sums.tolist()
         of_updates = values[len(since) :]
         workers = self._workers.world_size
@@ -289,12 +294,14 @@ class Trainer:
     def _average(self) -> None:
         """Average batch-norm statistics over the workers, unless they are alike already."""
         if not self._averaged:
-            self._step.batch_norm.average()
+            with self._heartbeat.collective("averaging batch-norm statistics"):
+                self._step.batch_norm.average()
             self._averaged = True
 
     def _validate(self, epoch: float) -> Tensor:
         """(correct, seen) over all workers after `epoch` epochs; batch-norm statistics must have been averaged."""
         began_s = self._loop_s()
+        self._heartbeat.at("validating", update=self.update)
         batches = validation_batches(
             self._validation,
             self._config.data,
@@ -304,7 +311,8 @@ class Trainer:
             decoder=self._decoder,
         )
         counts = count_correct(self._step.model, batches, self._workers.device)
-        dist.all_reduce(counts, group=self._workers.control)
+        with self._heartbeat.collective("adding up the validation"):
+            dist.all_reduce(counts, group=self._workers.control)
         took_s = self._loop_s() - began_s
         self._observer.validated(ValidationLine(self.update, epoch, percent(counts), int(counts[1]), took_s))
         return counts
@@ -312,16 +320,19 @@ class Trainer:
     def _save(self) -> None:
         """Write a checkpoint, with every worker's batch-norm statistics where they differ."""
         self._saved_update = self.update
+        self._heartbeat.at("saving", update=self.update)
         own = self._step.batch_norm.flatten()
         gathered = None
         if not self._averaged and self._workers.world_size > 1:
             rows = [torch.empty_like(own, device="cpu") for _ in range(self._workers.world_size)]
-            dist.all_gather(rows, own.cpu(), group=self._workers.control)
+            with self._heartbeat.collective("gathering batch-norm statistics"):
+                dist.all_gather(rows, own.cpu(), group=self._workers.control)
             gathered = torch.stack(rows)
         if self._workers.is_head:
             self._write(gathered)
             self._observer.saved(self.update)
-        dist.barrier(group=self._workers.control)
+        with self._heartbeat.collective("waiting for the checkpoint"):
+            dist.barrier(group=self._workers.control)
 
     def _write(self, batch_norm: Tensor | None) -> None:
         """`model` in a checkpoint always has averaged statistics, so that it can be used as it is."""

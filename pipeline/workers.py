@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -24,11 +25,15 @@ from pipeline.config import Grid
 from pipeline.config.schema import SiteConfig
 from pipeline.data.memory import NodeWorkers
 from pipeline.errors import UserError
+from pipeline.heartbeat import Heartbeat
 
 PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "TORUS224_WORLD_SIZE")
 """Where launchers say how many processes they started."""
 
 PR_SET_PDEATHSIG = 1
+
+SILENT_S = 60
+"""NCCL ends a process at its time-out without a word on who is missing: it waits so much longer than the heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class Place:
     """The ranks on every node, in order."""
     node_workers: NodeWorkers
     """The workers of its node, for what they share."""
+    launched_rank: int | None = None
+    """What the launcher's words and the log files call it; None: its rank."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Workers:
     """All workers, for small CPU tensors."""
     communicators: Communicators
     """For all-reduces: by row, column and node."""
+    heartbeat: Heartbeat
 
     @property
     def rank(self) -> int:
@@ -130,32 +138,45 @@ def start(site: SiteConfig, grid: Grid, timeout_s: float) -> Workers:
     store = _store(world, "127.0.0.1" if len(layout) == 1 else socket.getfqdn())
     rank = ranks[world.Get_rank()]
     here = next(number for number, there in enumerate(layout) if rank in there)
-    return connect(site, grid, store, Place(rank, node.Get_rank(), here, layout, node), timeout_s)
+    return connect(site, grid, store, Place(rank, node.Get_rank(), here, layout, node, world.Get_rank()), timeout_s)
 
 
 def connect(site: SiteConfig, grid: Grid, store: dist.Store, place: Place, timeout_s: float) -> Workers:
     """Start torch.distributed on `store`; every worker calls it once."""
     device = _device(site, place.local_rank)
+    heartbeat = Heartbeat(store, place.rank, grid.workers, timeout_s, launched_rank=place.launched_rank)
+    timeout = timedelta(seconds=timeout_s if site.backend == "gloo" else timeout_s + SILENT_S)
     dist.init_process_group(
         site.backend,
         store=store,
         rank=place.rank,
         world_size=grid.workers,
-        timeout=timedelta(seconds=timeout_s),
+        timeout=timeout,
         device_id=device if device.type == "cuda" else None,
     )
-    control = dist.group.WORLD if site.backend == "gloo" else dist.new_group(backend="gloo")
+    control = (
+        dist.group.WORLD
+        if site.backend == "gloo"
+        else dist.new_group(timeout=timedelta(seconds=timeout_s), backend="gloo")
+    )
     assert dist.group.WORLD is not None, "init_process_group made it"
     assert isinstance(control, dist.ProcessGroup), "this rank is in it"
     communicators = Communicators(
-        place.rank, (grid.vertical, grid.horizontal), place.layout, backend=site.backend, timeout_s=timeout_s
+        place.rank,
+        (grid.vertical, grid.horizontal),
+        place.layout,
+        backend=site.backend,
+        timeout_s=timeout.total_seconds(),
     )
-    return Workers(place, grid, device, dist.group.WORLD, control, communicators)
+    return Workers(place, grid, device, dist.group.WORLD, control, communicators, heartbeat)
 
 
-def stop() -> None:
+def stop(heartbeat: Heartbeat | None = None) -> None:
     """End torch.distributed, when every rank is done."""
-    dist.barrier()
+    with heartbeat.collective("last barrier") if heartbeat else nullcontext():
+        dist.barrier()
+    if heartbeat:
+        heartbeat.close()
     dist.destroy_process_group()
 
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pipeline.allreduce.communicators import Communicators
-from pipeline.allreduce.contract import AllReduce
+from pipeline.allreduce.contract import Activity, AllReduce, CommunicationError
 from pipeline.allreduce.hook import WIRES, Options, build
 from pipeline.allreduce.measure import seconds
 from pipeline.config.schema import AllReduceConfig, NetworkConfig
@@ -100,7 +100,11 @@ class Averager:
     def take_times(self) -> tuple[float, float]:
         return self._all_reduce.take_times()
 
-    def doing(self) -> str:
+    @property
+    def failure(self) -> CommunicationError | None:
+        return self._all_reduce.failure
+
+    def doing(self) -> Activity | None:
         return self._all_reduce.doing()
 
     def close(self) -> None:

@@ -17,12 +17,9 @@ import torch
 from torch import Tensor
 
 from pipeline.allreduce.clock import Clock, EventClock
+from pipeline.allreduce.contract import Activity, CommunicationError
 from pipeline.allreduce.scheme import Scheme
 from pipeline.profiler import phase as traced
-
-
-class CommunicationError(RuntimeError):
-    """An all-reduce that could not be finished: names the phase, and what the backend said of it."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +111,9 @@ class ThreadEngine:
         self.scheme, self.wire, self.chunk_bytes = scheme, wire, chunk_bytes
         self._spare: dict[int, list[Tensor]] = defaultdict(list)
         self._clock = Clock()
-        self._failure: CommunicationError | None = None
-        self._doing: dict[int, tuple[str, float]] = {}
+        self.failure: CommunicationError | None = None
+        self._doing: dict[int, Activity] = {}
+        self._failed: Activity | None = None
         stations = 0
         self._stations: list[list[int]] = []  # by lane and phase
         for lane in scheme.lanes:
@@ -130,8 +128,8 @@ class ThreadEngine:
             thread.start()
 
     def __call__(self, bucket: Tensor, *, last: bool = True) -> torch.futures.Future[Tensor]:
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         chunks = cut(self.scheme, len(bucket), max(1, self.chunk_bytes // self.wire.itemsize))
         averaging = _Averaging(bucket, self._memory(bucket, chunks), len(chunks))
         self._clock.handed_over(last=last)
@@ -144,10 +142,9 @@ class ThreadEngine:
     def take_times(self) -> tuple[float, float]:
         return self._clock.take()
 
-    def doing(self) -> str:
-        """The phase that has been running for the longest, and for how long; empty while nothing runs."""
-        running = sorted(self._doing.copy().values(), key=lambda entry: entry[1])
-        return f"{running[0][0]} for {time.monotonic() - running[0][1]:.0f} s" if running else ""
+    def doing(self) -> Activity | None:
+        running = sorted(self._doing.copy().values(), key=lambda activity: activity.since_s)
+        return self._failed or (running[0] if running else None)
 
     def close(self) -> None:
         for entry in self._queues:
@@ -181,9 +178,9 @@ class ThreadEngine:
         averaging, chunk = job.averaging, job.chunk
         phases = self.scheme.lanes[chunk.lane].phases
         try:
-            if self._failure is not None:
-                raise self._failure
-            self._doing[station] = (phases[job.phase].name, time.monotonic())
+            if self.failure is not None:
+                raise self.failure
+            self._doing[station] = Activity(phases[job.phase].name, time.monotonic())
             with torch.inference_mode(), traced(f"all-reduce: {phases[job.phase].name}"):
                 if job.phase == 0:
                     if averaging.ready is not None:
@@ -194,7 +191,7 @@ class ThreadEngine:
                     return _Job(averaging, chunk, job.phase + 1)
                 store(averaging.bucket, averaging.work, chunk)
         except Exception as error:
-            self._fail(averaging, phases[job.phase].name, error)
+            self._fail(averaging, phases[job.phase].name, error, station)
             return None
         finally:
             self._doing.pop(station, None)
@@ -208,12 +205,13 @@ class ThreadEngine:
         self._clock.averaged()
         averaging.future.set_result(averaging.bucket)
 
-    def _fail(self, averaging: _Averaging, phase: str, error: Exception) -> None:
+    def _fail(self, averaging: _Averaging, phase: str, error: Exception, station: int) -> None:
         """Tell whoever waits for this bucket. The first failure is the cause; none runs after it."""
-        if self._failure is None:
-            self._failure = CommunicationError(f"{phase}: {(str(error).splitlines() or [type(error).__name__])[0]}")
+        if self.failure is None:
+            self._failed = self._doing.get(station)
+            self.failure = CommunicationError.in_phase(phase, error)
         if not averaging.future.done():
-            averaging.future.set_exception(self._failure)  # type: ignore[arg-type]
+            averaging.future.set_exception(self.failure)  # type: ignore[arg-type]
 
 
 class StreamEngine:
@@ -225,6 +223,7 @@ class StreamEngine:
         self._streams = [[torch.cuda.Stream(device) for _ in lane.phases] for lane in scheme.lanes]
         self._done = torch.cuda.Stream(device)
         self._clock = EventClock()
+        self._under_way: tuple[torch.cuda.Event, Activity] | None = None
 
     def __call__(self, bucket: Tensor, *, last: bool = True) -> torch.futures.Future[Tensor]:
         ready = torch.cuda.current_stream(self._device).record_event(torch.cuda.Event(enable_timing=True))
@@ -246,16 +245,22 @@ class StreamEngine:
         with torch.cuda.stream(self._done):
             for event in events.values():
                 self._done.wait_event(event)
-            self._clock.enqueued(ready, self._done.record_event(torch.cuda.Event(enable_timing=True)), last=last)
+            done = self._done.record_event(torch.cuda.Event(enable_timing=True))
+            self._clock.enqueued(ready, done, last=last)
+            self._under_way = (done, Activity("all-reduce", time.monotonic()))
             future.set_result(bucket)
         return future
 
     def take_times(self) -> tuple[float, float]:
         return self._clock.take()
 
-    def doing(self) -> str:
-        """Empty: the host does not wait for a stream."""
-        return ""
+    @property
+    def failure(self) -> None:
+        """None: the backend or the heartbeat ends this process."""
+
+    def doing(self) -> Activity | None:
+        under_way = self._under_way
+        return None if under_way is None or under_way[0].query() else under_way[1]
 
     def close(self) -> None:
         torch.cuda.synchronize(self._device)

@@ -9,13 +9,40 @@ An all-reduce is a callable. It averages one flat bucket over all workers, in pl
 - It leaves every worker with bit-identical bytes.
 - Its communicators are used in one order on every worker.
 - Several buckets may be in flight; they are averaged in the order they were handed over.
-- When a worker dies or stops, the others get an error that names the phase, within the configured time-out.
+- When a worker dies or stops, the others get a CommunicationError that names the phase, within the configured time-out.
 """
 
+import re
+import time
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Activity:
+    """A phase that is running, or the one that failed."""
+
+    name: str
+    since_s: float
+    """When it began, on time.monotonic's clock."""
+
+    def __str__(self) -> str:
+        seconds = round(time.monotonic() - self.since_s)
+        return f"{self.name} for {seconds} s" if seconds else self.name
+
+
+class CommunicationError(RuntimeError):
+    """What workers could not finish together: names the phase, and what the backend said of it."""
+
+    @classmethod
+    def in_phase(cls, phase: str, error: Exception) -> "CommunicationError":
+        """The error of a phase, in one line."""
+        words = (str(error).splitlines() or [""])[0] or type(error).__name__
+        words = re.sub(r"^\[/[^]]*\] ", "", words)  # the backend's source file and line
+        return cls(f"{phase}: {words.split('. ')[0]}")  # its advice follows
 
 
 class AllReduce(Protocol):
@@ -37,8 +64,13 @@ class AllReduce(Protocol):
         total: while any was under way."""
         ...
 
-    def doing(self) -> str:
-        """The phase that has been running for the longest, in words; empty while nothing runs."""
+    @property
+    def failure(self) -> CommunicationError | None:
+        """Why this all-reduce can average nothing any more."""
+        ...
+
+    def doing(self) -> Activity | None:
+        """The phase that has been running for the longest, or that failed; None while nothing runs. For any thread."""
         ...
 
     def close(self) -> None:
