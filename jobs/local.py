@@ -76,7 +76,8 @@ def _cause(folder: RunFolder, code: int, logged: int) -> str:
         rank, pid, node, number = killed.groups()
         what = f"rank {rank} (process {pid} on {node}) was ended by signal {number}"
         return "; ".join([what, *errors[:1], f"go on with: make train RESUME={folder}"])
-    return errors[0] if errors else f"mpirun ended with code {code}; see {folder.job_log}"
+    what = f"the job script was ended by signal {-code}" if code < 0 else f"mpirun ended with code {code}"
+    return errors[0] if errors else f"{what}; see {folder.job_log}"
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> tuple[int, bool]:

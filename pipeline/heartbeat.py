@@ -20,7 +20,7 @@ from typing import Protocol
 import torch.distributed as dist
 
 from pipeline.allreduce.contract import Activity, CommunicationError
-from pipeline.diagnosis import Beat, diagnose, silent
+from pipeline.diagnosis import Beat, diagnose, names, silent
 from pipeline.errors import LostWorkerError
 from pipeline.run_folder import EXIT_FAILED
 
@@ -227,10 +227,10 @@ class Heartbeat:
 
     def _without_store(self) -> str:
         """The line where the first rank, which holds the store, is the one that is missing."""
-        where, last = "", ""
-        if self._head is not None:
-            where, last = f" (on {self._head.host})", f": last heard of in {self._head.doing}"
-        return f"rank 0{where} does not answer{last}; rank {self._beat.rank} was in {self._doing()[0]}"
+        here = f"rank {self._beat.rank} was in {self._doing()[0]}"
+        if self._head is None:
+            return f"the first rank does not answer; {here}"
+        return f"{names([self._head])} does not answer: last heard of in {self._head.doing}; {here}"
 
     def _leave(self, line: str) -> None:
         """Let the main thread end with the line; end the process where it is blocked for ever."""

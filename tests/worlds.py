@@ -4,7 +4,7 @@ import multiprocessing as mp
 import socket
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -18,10 +18,11 @@ from pipeline.workers import Place
 TIMEOUT_S = 120
 
 
-def run_world(size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+def run_world(size: int, function: Callable[..., Any], *arguments: Any, lost: Collection[int] = ()) -> list[Any]:
     """Run `function(rank, size, store, *arguments)` in `size` processes; what each returned, by rank.
 
-    Raises AssertionError with the traceback of the first that failed.
+    lost: ranks that will not return, because they die or stop; None stands for them. Raises AssertionError with the
+    traceback of the first that failed.
     """
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["pipeline.trainer", "tests.worlds"])
@@ -37,7 +38,12 @@ def run_world(size: int, function: Callable[..., Any], *arguments: Any) -> list[
     try:
         ends = time.monotonic() + TIMEOUT_S
         outcomes = [
-            pipe.recv() if pipe.poll(max(0.0, ends - time.monotonic())) else ("failed", "timed out") for pipe in pipes
+            ("done", None)
+            if rank in lost
+            else pipe.recv()
+            if pipe.poll(max(0.0, ends - time.monotonic()))
+            else ("failed", "timed out")
+            for rank, pipe in enumerate(pipes)
         ]
     finally:
         for process in processes:

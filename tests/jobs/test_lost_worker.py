@@ -1,0 +1,73 @@
+"""A worker of a real run is stopped or killed: one line names it and the phase, and nothing of the run stays behind."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.run_folder import RunFolder
+from tests.jobs.test_make import environment, processes, shared_memory, the_error
+
+TIMEOUT_S = 5
+
+
+def lose(repository: Path, folder: RunFolder, act: Callable[[], None]) -> "subprocess.CompletedProcess[str]":
+    """Start a run of four workers, `act` when it is in full swing, and wait for its end."""
+    words = f"run.dir={folder.path} allreduce.timeout_s={TIMEOUT_S}"
+    command = ["make", "train", "EXP=5", f"ARGS={words}"]
+    with subprocess.Popen(
+        command, cwd=repository, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: folder.metrics.exists() and folder.metrics.stat().st_size > 0)
+        time.sleep(2 * TIMEOUT_S / 10)  # a beat
+        act()
+        output, errors = process.communicate(timeout=90)
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError("not within a minute")
+
+
+def process_of(folder: RunFolder, rank: int) -> int:
+    """The process that mpirun calls `rank`."""
+    word = f"OMPI_COMM_WORLD_RANK={rank}".encode()
+    (found,) = [pid for pid in processes(folder) if word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
+    return found
+
+
+LOST = {
+    "stopped": (2, signal.SIGSTOP, r"error: rank [013]: rank 2 \(on \S+\) does not answer: last heard of in update \d+, .*; rank [013] was in update \d+, "),
+    "stopped, the first": (0, signal.SIGSTOP, r"error: rank [123]: rank 0 \(on \S+\) does not answer: last heard of in update \d+, .*; rank [123] was in update \d+, "),
+    "killed": (2, signal.SIGKILL, r"error: rank 2 \(process \d+ on \S+\) was ended by signal 9; rank [013]: update \d+, .*; go on with: make train RESUME="),
+}  # fmt: skip
+"""The rank, what befalls it, and what is printed."""
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_a_lost_worker_is_named_and_nothing_of_the_run_stays(repository: Path, tmp_path: Path, case: str) -> None:
+    rank, number, expected = LOST[case]
+    before = shared_memory()
+    folder = RunFolder(tmp_path / "run")
+    done = lose(repository, folder, lambda: os.kill(process_of(folder, rank), number))
+    assert re.match(expected, the_error(done))
+    wait_until(lambda: processes(folder) == [])
+    assert shared_memory() <= before
+
+
+def test_a_killed_job_script_takes_mpirun_and_its_workers_with_it(repository: Path, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    done = lose(
+        repository, folder, lambda: os.kill(int((folder.attempts / "0" / "job_id").read_text()), signal.SIGKILL)
+    )
+    assert the_error(done).startswith("error: the job script was ended by signal 9")
+    wait_until(lambda: processes(folder) == [])
