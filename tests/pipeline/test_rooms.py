@@ -12,6 +12,7 @@ TORCH_FREE = [
     "pipeline",
     "pipeline.allreduce.shapes",
     "pipeline.config",
+    "pipeline.diagnosis",
     "pipeline.estimate.algorithms",
     "pipeline.estimate.network",
     "pipeline.run_folder",
