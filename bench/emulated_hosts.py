@@ -50,7 +50,9 @@ echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 2> /dev/null  # no packets
 echo "$pid"
 hosts=$1; host=$2; shift 2
 for name in "$@"; do unshare --net --uts --ipc --mount sh -e -c "$host" host "$name" "$hosts" & done
-exec cat > /dev/null  # until the caller closes the pipe, or ends
+exec 3<&0
+cat <&3 > /dev/null &  # until the caller closes the pipe, or ends
+wait $!  # and takes leave of processes that have lost their parents
 """
 
 HOST = """
@@ -67,6 +69,11 @@ exec sleep infinity
 
 AGENT = "/dev/shm/launch-agent"
 """On every host: `launch-agent HOST COMMAND...` runs a command on another one, as ssh would."""
+
+SESSION = """
+TMPDIR=$(mktemp -d /dev/shm/mpirun.XXXXXX) && export TMPDIR OMPI_MCA_btl_sm_backing_directory="$TMPDIR" && exec "$@"
+"""
+"""Gives an mpirun folders of its own: process ids repeat in namespaces, and a killed one leaves its sockets."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +145,12 @@ class EmulatedHosts:
     def command(self, node: int, command: Sequence[str]) -> list[str]:
         """The command line that runs `command` on host `node`, in this working directory and the caller's environment.
 
-        Any signal that ends the process started so ends the command at once, by KILL.
+        A signal that ends the process started so ends the command at once, by KILL, with all that it has started on any
+        host: a process namespace of their own sees to that.
         """
+        alone = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", '"$@"; exit $?', "sh"]
         enter = ["nsenter", "--target", str(self._pids[node]), "--net", "--uts", "--ipc", "--mount", "--"]
-        return self._in_room([*enter, "env", f"--chdir={Path.cwd()}", *command])
+        return self._in_room([*alone, *enter, "env", f"--chdir={Path.cwd()}", *command])
 
     def link_bytes(self) -> list[LinkBytes]:
         """What each host has sent and received over its link so far."""
@@ -255,7 +264,7 @@ def mpirun_command(
     node_order: "node by node" puts ranks 0 to workers_per_node - 1 on the first host, and so on; "round-robin" deals
     them out, as a careless host file does.
 
-    mpirun runs on the first host. What it leaves in temporary folders goes with the host.
+    mpirun runs on the first host. TMPDIR of all ranks is in the host's own /dev/shm and goes with the host.
     """
     mpirun = Path(sys.executable).with_name("mpirun")
     parameters = {
@@ -268,7 +277,7 @@ def mpirun_command(
     }
     mapping = f"ppr:{workers_per_node}:node" if node_order == "node by node" else "node"
     return hosts.command(0, [
-        "env", "TMPDIR=/dev/shm",
+        "sh", "-c", SESSION, "sh",
         str(mpirun), "--allow-run-as-root", "-n", str(hosts.nodes * workers_per_node),
         "--host", ",".join(f"{name}:{workers_per_node}" for name in hosts.names),
         "--map-by", f"{mapping}:OVERSUBSCRIBE", "--bind-to", "none",
@@ -324,5 +333,5 @@ case $1 in
     *) echo "launch-agent: no host $1" >&2; exit 1 ;;
 esac
 shift
-exec setpriv --pdeathsig KILL nsenter --target "$pid" --net --uts --ipc --mount -- sh -c "$*"
+exec nsenter --target "$pid" --net --uts --ipc --mount -- sh -c 'mkdir -p "$TMPDIR"; eval "$@"' sh "$@"
 """
