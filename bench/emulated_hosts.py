@@ -83,6 +83,13 @@ class LinkBytes:
     sent: int
     received: int
 
+    @classmethod
+    def read(cls, path: Path, interface: str) -> Self:
+        """path: the net/dev of a process on the host, in /proc."""
+        lines = path.read_text().splitlines()
+        words = next(line.split() for line in lines if line.split()[0] == f"{interface}:")
+        return cls(sent=int(words[9]), received=int(words[1]))
+
 
 class EmulatedHosts:
     """`with EmulatedHosts(4, 100e6) as hosts:` is four hosts, each on a link of 100 Mbit/s in both directions.
@@ -154,12 +161,8 @@ class EmulatedHosts:
 
     def link_bytes(self) -> list[LinkBytes]:
         """What each host has sent and received over its link so far."""
-        counted = []
-        for pid in self._pids:
-            lines = Path(f"/proc/{self._room_pid}/root/proc/{pid}/net/dev").read_text().splitlines()
-            words = next(line for line in lines if line.strip().startswith(INTERFACE)).split()
-            counted.append(LinkBytes(sent=int(words[9]), received=int(words[1])))
-        return counted
+        processes = Path(f"/proc/{self._room_pid}/root/proc")
+        return [LinkBytes.read(processes / str(pid) / "net" / "dev", INTERFACE) for pid in self._pids]
 
     def set_rate(self, rate_bit_per_s: float | None) -> None:
         """Give every link this rate in both directions; None takes the shapers away."""
