@@ -43,6 +43,11 @@ LINKS_A_ROUND_TRIP = 4
 QUEUE = "16mb"
 """A shaper's queue: deep enough that nothing is dropped, as on the lossless fabrics of clusters."""
 
+PACKETS_UP_TO_BIT_PER_S = 300e6
+"""On a faster link the kernel handles packets in bundles; one core handled single ones at 370 Mbit/s."""
+
+UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount", "--net")
+
 ROOM = """
 read -r pid rest < /proc/self/stat  # this /proc is still the caller's, and so is the number
 mount -t proc proc /proc && mount -t tmpfs room /dev/shm || exit 1
@@ -103,6 +108,11 @@ class EmulatedHosts:
     interface = INTERFACE
 
     def __init__(self, nodes: int, rate_bit_per_s: float | None, *, round_trip_s: float = 0.0) -> None:
+        if nodes < 1 or (rate_bit_per_s is not None and rate_bit_per_s < 1) or round_trip_s < 0:
+            raise UserError(
+                f"{nodes} hosts with {rate_bit_per_s} bit/s and a round trip of {round_trip_s} s are no network; "
+                "give at least one host, a rate above 0 or none, and a time of 0 or more"
+            )
         self.nodes = nodes
         self.names = [f"node{node}" for node in range(nodes)]
         self.addresses = [f"10.77.{number // 256}.{number % 256}" for number in range(1, nodes + 1)]
@@ -170,15 +180,16 @@ class EmulatedHosts:
             self._configure(1, "tc", [shaper(f"port{node}", rate_bit_per_s) for node in range(self.nodes)])
             for pid in self._pids:
                 self._configure(pid, "tc", [shaper(INTERFACE, rate_bit_per_s)])
+        for pid in self._pids:
+            self._configure(pid, "ip", [f"link set {INTERFACE} gso_max_segs {packets_a_frame(rate_bit_per_s)}"])
         self._shaped = rate_bit_per_s is not None
         self.rate_bit_per_s = rate_bit_per_s
 
     def _start(self) -> None:
         """Start the room and the hosts, with no network yet."""
-        unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--net"]
         hosts = hosts_file(self.names, self.addresses)
         self._room = subprocess.Popen(
-            [*unshare, "sh", "-c", ROOM, "room", hosts, HOST, *self.names],
+            [*UNSHARE, "sh", "-c", ROOM, "room", hosts, HOST, *self.names],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -188,7 +199,7 @@ class EmulatedHosts:
         assert self._room.stdout is not None, "it is a pipe"
         said = [self._room.stdout.readline().split() for _ in range(1 + self.nodes)]
         if [] in said or ["failed"] in said:
-            raise UserError(f"the kernel refuses namespaces: {self._last_words()}; a container must be privileged")
+            raise UserError(f"hosts cannot be emulated here: {self._last_words()}")
         self._room_pid = int(said[0][0])
         pid_of = {name: int(pid) for name, pid in said[1:]}
         self._pids = [pid_of[name] for name in self.names]
@@ -294,11 +305,11 @@ def mpirun_command(
 
 
 def missing(round_trip_s: float) -> str:
-    """What this machine lacks for emulated hosts, and what would be right; empty when nothing is."""
+    """What this machine lacks for emulated hosts, and what would be right; empty when nothing does."""
     if not sys.platform.startswith("linux"):
         return f"namespaces need Linux, and this is {sys.platform}"
     if os.geteuid() != 0:
-        return "it needs root; run it with sudo, or in a privileged container"
+        return "root is needed; run it with sudo, or in a privileged container"
     packages = PACKAGES | ({"gcc": "gcc"} if round_trip_s else {})
     absent = [program for program in packages if shutil.which(program) is None]
     if absent:
@@ -306,6 +317,9 @@ def missing(round_trip_s: float) -> str:
         return f"{', '.join(absent)} not found; install with: apt-get install {needed}"
     if round_trip_s and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return "/dev/net/tun is absent, which a delay needs; load the kernel's tun module, or give no round trip"
+    refused = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, check=False)
+    if refused.returncode:
+        return f"the kernel refuses namespaces ({' '.join(refused.stderr.split())}); a container must be privileged"
     return ""
 
 
@@ -318,12 +332,22 @@ def hosts_file(names: Sequence[str], addresses: Sequence[str]) -> str:
 def shaper(device: str, rate_bit_per_s: float | None) -> str:
     """The line of tc that gives what leaves `device` a rate, or takes it away.
 
-    A bucket of 64 KiB, or of 2 ms on fast links, where a timer's granularity would cost rate.
+    A bucket holds 64 KiB, or 2 ms of a fast link: with less, a machine whose cores are all at work loses rate. So the
+    first 64 KiB after a pause pass at once.
     """
     if rate_bit_per_s is None:
         return f"qdisc del dev {device} root"
     burst_bytes = max(64 * 1024, round(rate_bit_per_s / 8 * 2e-3))
     return f"qdisc replace dev {device} root tbf rate {rate_bit_per_s:.0f}bit burst {burst_bytes} limit {QUEUE}"
+
+
+def packets_a_frame(rate_bit_per_s: float | None) -> int:
+    """How many packets the kernel may hand over in one piece.
+
+    One, as on a real link, so that each is counted with its headers and links are shared packet by packet; on links
+    that are too fast for that, as many as it likes.
+    """
+    return 1 if rate_bit_per_s is not None and rate_bit_per_s <= PACKETS_UP_TO_BIT_PER_S else 65535
 
 
 def launch_agent(pids: Mapping[str, int]) -> str:
