@@ -1,9 +1,9 @@
 """What Open MPI's own all-reduce takes on emulated hosts: `measure`, and the program of its ranks.
 
 Four ways: the ring and Rabenseifner's algorithm, each over all ranks at once (`coll_tuned`, with HAN off, which would
-take the call before it); the hierarchical ring, the fastest that we found Open MPI to be with several ranks a host (HAN's
-`simple`: a reduction to one rank a host, a ring of these, a broadcast on the host); and what Open MPI 5 does when nothing
-is set: HAN in segments of 64 KiB, whose busiest link carried 2.5 times as much on four hosts.
+take the call before it); the hierarchical ring, the fastest that we found Open MPI to be with several ranks a host
+(HAN's `simple`: a reduction to one rank a host, a ring of these, a broadcast on the host); and what Open MPI 5 does
+when nothing is set: HAN in segments of 64 KiB, whose busiest link carried 2.5 times as much on four hosts.
 
 Open MPI's ranks wait by asking again and again, so they use all the processor time they get: `cpu_share` says how much
 of the machine they got, not how much work an algorithm is. Far below 1, somebody else was at work here.
