@@ -148,6 +148,7 @@ class EmulatedHosts:
         room, self._room = self._room, None
         if room is None:
             return
+        self._pids, self._shaped = [], False  # the numbers will be other processes'
         assert room.stdin is not None, "it is a pipe"
         room.stdin.close()
         try:
