@@ -18,13 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.emulated_hosts import EmulatedHosts, LinkBytes, mpirun_command
+from bench.rows import Row, bound_s
 from jobs import local
 from pipeline.errors import UserError
 
@@ -40,35 +40,6 @@ PEERS: Mapping[str, Mapping[str, str]] = {
 
 STARTING_S = 60
 """What mpirun may take beside the all-reduces, on a busy machine."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """An all-reduce of one size on all hosts."""
-
-    algorithm: str
-    nodes: int
-    workers_per_node: int
-    rate_bit_per_s: float | None
-    round_trip_s: float
-    dtype: str
-    size_bytes: int
-    repeats: int
-    time_s: float
-    """Median over repeats of the slowest rank's time."""
-    bound_s: float | None
-    """What no algorithm can be faster than; None where links have no rate."""
-    link_bytes: int
-    """Sent over the busiest host's link in one all-reduce, with all headers."""
-    cpu_share: float
-    """Processor time of all ranks, of what all cores of the machine have."""
-
-
-def bound_s(nodes: int, size_bytes: int, rate_bit_per_s: float | None) -> float | None:
-    """What the links need for an all-reduce of `size_bytes`: each sends 2 (nodes - 1) / nodes of the buffer."""
-    if rate_bit_per_s is None:
-        return None
-    return 2 * (nodes - 1) / nodes * size_bytes * 8 / rate_bit_per_s
 
 
 def measure(
@@ -101,8 +72,8 @@ def measure(
                     nodes=hosts.nodes,
                     workers_per_node=workers_per_node,
                     rate_bit_per_s=hosts.rate_bit_per_s,
-                    round_trip_s=hosts.round_trip_s,
-                    dtype="float32",
+                    delay_s=hosts.round_trip_s / 2,
+                    dtype="fp32",
                     size_bytes=size_bytes,
                     repeats=found["repeats"],
                     time_s=found["time_s"],
