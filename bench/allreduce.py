@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from bench.emulated_hosts import sent_from_here
 from bench.rows import Row, bound_s, print_rows, print_sweep
 from jobs import local
 from pipeline.config import Grid
@@ -213,13 +214,13 @@ def one(me: "Workers", all_reduce: "AllReduce", size_bytes: int, options: argpar
     bucket = (numbers + me.rank % 8).to(wire)
     expected = (numbers + sum(rank % 8 for rank in range(me.world_size)) / me.world_size).to(torch.float32)
     dist.barrier(group=me.control)
-    sent, cpu_s, began = _sent(options.interface), _cpu_s(), time.perf_counter()
+    sent, cpu_s, began = _sent(me, options.interface), _cpu_s(), time.perf_counter()
     all_reduce(bucket).wait()
     if me.device.type == "cuda":
         torch.cuda.synchronize(me.device)
     took_s = time.perf_counter() - began
     dist.barrier(group=me.control)
-    cpu_s, sent = _cpu_s() - cpu_s, _sent(options.interface) - sent
+    cpu_s, sent = _cpu_s() - cpu_s, _sent(me, options.interface) - sent
     tolerance = 256 * torch.finfo(wire).eps * me.world_size
     wrong = (bucket.to(torch.float32) - expected).abs().gt(tolerance).sum().item()
     greatest = torch.tensor([took_s, float(sent)], dtype=torch.float64)
@@ -287,13 +288,9 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _sent(interface: str | None) -> int:
-    """Bytes that this node's link has sent so far; 0 where no interface is named."""
-    if interface is None:
-        return 0
-    from bench.emulated_hosts import LinkBytes
-
-    return LinkBytes.read(Path("/proc/self/net/dev"), interface).sent
+def _sent(me: "Workers", interface: str | None) -> int:
+    """Bytes that this node's link has sent so far, by its first worker; 0 where no interface is named."""
+    return 0 if interface is None or me.place.local_rank else sent_from_here(interface)
 
 
 def report(rows: Sequence[Row], options: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ behind, and two rooms on one machine cannot meet.
 Needs root, iproute2, a kernel with veth, bridge and tbf, and for a delay gcc and /dev/net/tun.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -43,8 +44,9 @@ LINKS_A_ROUND_TRIP = 4
 QUEUE = "16mb"
 """A shaper's queue: deep enough that nothing is dropped, as on the lossless fabrics of clusters."""
 
-PACKETS_UP_TO_BIT_PER_S = 300e6
-"""On a faster link the kernel handles packets in bundles; one core handled single ones at 370 Mbit/s."""
+PACKETS_A_BUNDLE = 8
+"""The kernel hands packets over in bundles, of up to 64 KB unless told otherwise. Small ones share a link more evenly;
+single ones would cost so much processor time that it, and not the link, would be measured."""
 
 UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount", "--net")
 
@@ -87,13 +89,6 @@ class LinkBytes:
 
     sent: int
     received: int
-
-    @classmethod
-    def read(cls, path: Path, interface: str) -> Self:
-        """path: the net/dev of a process on the host, in /proc."""
-        lines = path.read_text().splitlines()
-        words = next(line.split() for line in lines if line.split()[0] == f"{interface}:")
-        return cls(sent=int(words[9]), received=int(words[1]))
 
 
 class EmulatedHosts:
@@ -172,8 +167,12 @@ class EmulatedHosts:
 
     def link_bytes(self) -> list[LinkBytes]:
         """What each host has sent and received over its link so far."""
-        processes = Path(f"/proc/{self._room_pid}/root/proc")
-        return [LinkBytes.read(processes / str(pid) / "net" / "dev", INTERFACE) for pid in self._pids]
+        found = []
+        for node, pid in enumerate(self._pids):
+            sent = self._run(["nsenter", "--target", str(pid), "--net", *counters(INTERFACE)])
+            received = self._run(["nsenter", "--target", "1", "--net", *counters(f"port{node}")])
+            found.append(LinkBytes(counted(sent), counted(received)))
+        return found
 
     def set_rate(self, rate_bit_per_s: float | None) -> None:
         """Give every link this rate in both directions; None takes the shapers away."""
@@ -182,7 +181,7 @@ class EmulatedHosts:
             for pid in self._pids:
                 self._configure(pid, "tc", [shaper(INTERFACE, rate_bit_per_s)])
         for pid in self._pids:
-            self._configure(pid, "ip", [f"link set {INTERFACE} gso_max_segs {packets_a_frame(rate_bit_per_s)}"])
+            self._configure(pid, "ip", [f"link set {INTERFACE} gso_max_segs {PACKETS_A_BUNDLE}"])
         self._shaped = rate_bit_per_s is not None
         self.rate_bit_per_s = rate_bit_per_s
 
@@ -242,14 +241,15 @@ class EmulatedHosts:
         """Give lines to `ip` or `tc` in the network namespace of a process of the room."""
         self._run(["nsenter", "--target", str(pid), "--net", program, "-batch", "-"], "\n".join(lines) + "\n")
 
-    def _run(self, command: Sequence[str], words: str = "") -> None:
-        """Run a command in the room; raises UserError with what it said."""
+    def _run(self, command: Sequence[str], words: str = "") -> str:
+        """Run a command in the room; what it printed. Raises UserError with what it said where it failed."""
         done = subprocess.run(self._in_room(command), input=words, capture_output=True, text=True, check=False)
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())
             raise UserError(
                 f"hosts cannot be emulated here: `{' '.join(command)}` ended with {done.returncode}: {said}"
             )
+        return done.stdout
 
     def _in_room(self, command: Sequence[str]) -> list[str]:
         enter = ["nsenter", "--target", str(self._room_pid), "--pid", "--mount", "--"]
@@ -342,13 +342,29 @@ def shaper(device: str, rate_bit_per_s: float | None) -> str:
     return f"qdisc replace dev {device} root tbf rate {rate_bit_per_s:.0f}bit burst {burst_bytes} limit {QUEUE}"
 
 
-def packets_a_frame(rate_bit_per_s: float | None) -> int:
-    """How many packets the kernel may hand over in one piece.
+def counters(interface: str) -> list[str]:
+    """The command that prints what left an interface by its shaper."""
+    return ["tc", "-s", "-j", "qdisc", "show", "dev", interface]
 
-    One, as on a real link, so that each is counted with its headers and links are shared packet by packet; on links
-    that are too fast for that, as many as it likes.
+
+def counted(words: str) -> int:
+    """The bytes in what `counters` printed: the shaper counts every packet of a bundle with its headers, which the
+    interface's own counter does not. 0 where nothing shapes.
     """
-    return 1 if rate_bit_per_s is not None and rate_bit_per_s <= PACKETS_UP_TO_BIT_PER_S else 65535
+    return sum(entry["bytes"] for entry in json.loads(words or "[]") if entry["kind"] == "tbf")
+
+
+def sent_from_here(interface: str) -> int:
+    """What this host has sent over its link so far, from a process on it: by the shaper where there is one."""
+    if shutil.which("tc") is not None:
+        shaped = counted(subprocess.run(counters(interface), capture_output=True, text=True, check=False).stdout)
+        if shaped:
+            return shaped
+    lines = Path("/proc/self/net/dev").read_text().splitlines()
+    words = next((line.split() for line in lines if line.split()[0] == f"{interface}:"), None)
+    if words is None:
+        raise UserError(f"there is no interface {interface} here; name one that `ip link` lists")
+    return int(words[9])
 
 
 def launch_agent(pids: Mapping[str, int]) -> str:

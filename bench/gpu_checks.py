@@ -1,4 +1,4 @@
-"""Checks that need a GPU: every all-reduce on NCCL in a world of one, in stream order, and on gloo with CUDA tensors."""
+"""Checks that need a GPU: every all-reduce on NCCL in a world of one, in stream order, and on gloo with CUDA."""
 
 import multiprocessing as mp
 import socket

@@ -18,12 +18,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.emulated_hosts import EmulatedHosts, LinkBytes, mpirun_command
+from bench.emulated_hosts import EmulatedHosts, mpirun_command, sent_from_here
 from bench.rows import Row, bound_s
 from jobs import local
 from pipeline.errors import UserError
@@ -146,9 +145,9 @@ def time_size(world: Any, size_bytes: int, options: argparse.Namespace) -> dict[
     warm_s = world.allreduce(once(), op=MPI.MAX)
     repeats = max(1, min(options.repeats, int(options.budget_s / max(warm_s, 1e-9))))
     world.Barrier()
-    cpu_s, began, sent = _cpu_s(), time.perf_counter(), _sent(options.interface)
+    cpu_s, began, sent = _cpu_s(), time.perf_counter(), sent_from_here(options.interface)
     times_s = [once() for _ in range(repeats)]
-    took_s, cpu_s, sent = time.perf_counter() - began, _cpu_s() - cpu_s, _sent(options.interface) - sent
+    took_s, cpu_s, sent = time.perf_counter() - began, _cpu_s() - cpu_s, sent_from_here(options.interface) - sent
     slowest_s = np.empty(repeats)
     world.Allreduce(np.array(times_s), slowest_s, op=MPI.MAX)
     return {
@@ -165,11 +164,6 @@ def _cpu_s() -> float:
     """Processor time of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
-
-
-def _sent(interface: str) -> int:
-    """Bytes that this host's link has sent so far."""
-    return LinkBytes.read(Path("/proc/self/net/dev"), interface).sent
 
 
 if __name__ == "__main__":

@@ -11,22 +11,14 @@ import pytest
 
 from bench.emulated_hosts import (
     EmulatedHosts,
-    LinkBytes,
+    counted,
     hosts_file,
     launch_agent,
     missing,
     mpirun_command,
-    packets_a_frame,
     shaper,
 )
 from pipeline.errors import UserError
-
-NET_DEV = """\
-Inter-|   Receive                                               |  Transmit
- face |bytes   packets errs drop fifo frame compressed multicast|bytes  packets errs drop fifo colls carrier compressed
-    lo:       1      2    0    0    0     0          0         0       3      4    0    0    0     0       0          0
-  eth0: 123456     789    0    0    0     0          0         0  654321    987    0    0    0     0       0          0
-"""
 
 
 class Named(EmulatedHosts):
@@ -61,13 +53,12 @@ def test_a_shaper_is_replaced_and_taken_away() -> None:
     assert shaper("eth0", None) == "qdisc del dev eth0 root"
 
 
-def test_packets_are_handled_one_by_one_where_a_core_can_do_that() -> None:
-    assert [packets_a_frame(rate) for rate in (100e6, 10e9, None)] == [1, 65535, 65535]
-
-
-def test_link_bytes_are_read_from_the_kernels_table(tmp_path: Path) -> None:
-    (tmp_path / "dev").write_text(NET_DEV)
-    assert LinkBytes.read(tmp_path / "dev", "eth0") == LinkBytes(sent=654321, received=123456)
+def test_bytes_are_those_that_the_shaper_counted() -> None:
+    # As `tc -s -j qdisc show` of iproute2 6.1 prints them.
+    words = '[{"kind":"tbf","handle":"8001:","root":true,"options":{"rate":12500000},"bytes":654321,"packets":433}]'
+    assert counted(words) == 654321
+    assert counted('[{"kind":"noqueue","handle":"0:","root":true,"bytes":7}]') == 0
+    assert counted("") == 0
 
 
 def test_the_launch_agent_refuses_a_host_that_is_not_there(tmp_path: Path) -> None:

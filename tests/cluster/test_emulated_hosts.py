@@ -309,6 +309,7 @@ def test_the_peers_send_what_their_algorithms_say(hosts: EmulatedHosts) -> None:
     for row in rows:
         # Acknowledgements of what comes in are sent too, 66 bytes for one packet or two.
         share = expected[row.algorithm]
+        assert row.link_bytes is not None
         assert share * 1.045 * size < row.link_bytes < share * (HEADERS + 66 / 1448) * 1.02 * size
         assert row.bound_s == pytest.approx(size * 8 / RATE)
         assert row.time_s > 0
