@@ -1,7 +1,7 @@
 """Every all-reduce at the paper's size, 34 x 64 = 2176 workers on 544 nodes, simulated in one process with fp16."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -160,7 +160,7 @@ class Averaged:
 
 
 @pytest.fixture(scope="module", params=list(SIMULATED))
-def averaged(request: pytest.FixtureRequest) -> Iterator[Averaged]:
+def averaged(request: pytest.FixtureRequest) -> Averaged:
     """Every worker's bucket, after an all-reduce."""
     simulate, size = SIMULATED[request.param]
     buckets = torch.randn(WORKERS, size, generator=torch.Generator().manual_seed(0)).half()
@@ -172,7 +172,7 @@ def averaged(request: pytest.FixtureRequest) -> Iterator[Averaged]:
             patch.setattr(module, "Ring", StackedRing)
         patch.setattr(tree, "over_nodes", functools.cache(over_nodes))  # each worker makes it; here that is 2176 times
         after = simulate(buckets)
-    yield Averaged(after[:, 0::3], after[:, 1::3], after[:, 2::3], mean)
+    return Averaged(after[:, 0::3], after[:, 1::3], after[:, 2::3], mean)
 
 
 def test_small_gradients_survive(averaged: Averaged) -> None:
