@@ -60,12 +60,13 @@ def take_chosen(rank: int, store: dist.Store) -> tuple[str, int]:
 def chunks(rank: int, store: dist.Store) -> dict[str, int]:
     """The largest chunk in bytes, by what is configured."""
     found = {}
-    for label, words in {
+    configured: dict[str, dict[str, Any]] = {
         "torus": {"name": "torus"},
         "torus, chunk_kb=64": {"name": "torus", "chunk_kb": 64},
         "native": {"name": "native"},
         "fp32": {"name": "ring", "wire": "fp32"},
-    }.items():
+    }
+    for label, words in configured.items():
         made = make(rank, store, **words)
         made.settle(SIZES, world(), None)
         found[label] = made.chunk_bytes
