@@ -77,7 +77,8 @@ def test_it_prints_a_header_progress_a_table_and_the_run_folder_last(trained: tu
     text = " ".join(output.split())
     for part in (
         "exp5: scale model of 2176 GPUs", "2 x 2 (vertical x horizontal)", "16 a worker, 64 in all from epoch 0",
-        "56 a worker, 224 in all from epoch 60", "2,010 (1,110 + 570 + 330)", "torus", "fp16 on the wire", "ETA",
+        "56 a worker, 224 in all from epoch 60", "2,010 (1,110 + 570 + 330)", "fp16 on the wire", "ETA",
+        "all-reduce: torus on 2 x 2, 1 node;",
         "of 1,000 held-out images", "37 (37 + 0 + 0)", "% of the loop",
     ):  # fmt: skip
         assert part in text, part

@@ -209,18 +209,17 @@ def test_every_update_says_what_averaging_took_and_how_much_was_not_hidden(sampl
         assert 0 < line["communication_exposed_s"] <= line["communication_s"]
 
 
-def test_a_run_on_auto_goes_on_with_what_it_began_with(sample: Path, tmp_path: Path) -> None:
-    words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}", "allreduce=auto"]
-    folder = tmp_path / "run"
-    run(Job(folder, [*words, "allreduce.candidates=[tree,ring]"], [3]))
-    began = json.loads((folder / "allreduce.json").read_text())
-    assert sorted(row["name"] for row in began["measured"]) == ["ring", "tree"]
-    assert began["name"] == began["measured"][0]["name"]
-    # Had the other one been quicker when the run began, it would go on with that, whatever would be measured now.
-    other = began["measured"][1]["name"]
-    (folder / "allreduce.json").write_text(json.dumps(began | {"name": other}))
-    run_world(4, train, [Job(folder, words, [6])])
-    assert json.loads((folder / "allreduce.json").read_text())["name"] == other
+def test_a_run_on_auto_leaves_what_it_took_and_one_that_goes_on_takes_that(sample: Path, tmp_path: Path) -> None:
+    words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}", "allreduce=auto", "allreduce.candidates=[torus,ring]"]
+    first, going_on = (RunFolder.create(tmp_path / name) for name in ("first", "going-on"))
+    going_on.all_reduce.write_text(json.dumps({"name": "tree"}))  # a choice that measuring these two cannot give
+    run_world(4, train, [Job(first.path, words, [3]), Job(going_on.path, words, [3])])
+    left = json.loads(first.all_reduce.read_text())
+    assert left["asked_for"] == "auto"
+    assert left["name"] == left["measured"][0]["name"]
+    assert sorted(row["name"] for row in left["measured"]) == ["ring", "torus"]
+    assert left["transport"].startswith("gloo, TCP sockets on ")
+    assert json.loads(going_on.all_reduce.read_text())["name"] == "tree"
 
 
 def test_validation_counts_every_image_once_when_workers_do_not_divide_them(sample: Path, tmp_path: Path) -> None:

@@ -121,6 +121,12 @@ def test_what_averages_gradients_is_one_line() -> None:
     )
 
 
+def test_one_node_and_one_bucket_are_said_as_such() -> None:
+    console, stream = plain()
+    print_averaging(console, AVERAGING | {"nodes": [4], "grid": [2, 2], "bucket_bytes": [2000]})
+    assert "torus on 2 x 2, 1 node; 1 bucket of up to 0.002 MB fp16" in stream.getvalue()
+
+
 def test_what_auto_measured_is_a_table_with_the_quickest_first_and_says_what_it_took() -> None:
     console, stream = plain()
     measured = [
