@@ -91,7 +91,7 @@ def test_it_leaves_the_run_folder_of_the_design(trained: tuple[RunFolder, str]) 
     (events,) = [name for name in found if name.startswith("events/events.out.tfevents.")]
     expected = {
         "config.yaml", "overrides.yaml", "job.sh", "environment.txt", "metrics.jsonl", "result.json", "log/job.log",
-        "validations.jsonl", "mlperf.log", events,
+        "validations.jsonl", "allreduce.json", "mlperf.log", events,
         *(f"log/rank-{rank}.log" for rank in range(4)), "checkpoints/update-000037.pt", "checkpoints/model.pt",
         "attempts/0/job_id", "attempts/0/ready", "attempts/0/exit", "attempts/0/totals.json",
     }  # fmt: skip
