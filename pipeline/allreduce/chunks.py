@@ -95,6 +95,12 @@ class _Averaging:
             self._left -= 1
             return self._left == 0
 
+    def fail(self, error: CommunicationError) -> None:
+        """Called for every chunk that is not through; two phases may fail at a time."""
+        with self._lock:
+            if not self.future.done():
+                self.future.set_exception(error)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True)
 class _Job:
@@ -212,8 +218,7 @@ class ThreadEngine:
         """Tell whoever waits for this bucket. The first failure is the cause; none runs after it."""
         if self._failure is None:
             self._failure = CommunicationError(f"{phase}: {(str(error).splitlines() or [type(error).__name__])[0]}")
-        if not averaging.future.done():
-            averaging.future.set_exception(self._failure)  # type: ignore[arg-type]
+        averaging.fail(self._failure)
 
 
 class StreamEngine:

@@ -14,6 +14,8 @@ TORCH_FREE = [
     "pipeline.config",
     "pipeline.estimate.algorithms",
     "pipeline.estimate.network",
+    "pipeline.estimate.placement",
+    "pipeline.transport",
     "pipeline.run_folder",
     "pipeline.report.console",
     "pipeline.report.plot",
