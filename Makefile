@@ -19,6 +19,8 @@ experiments = $(shell printf '%s' '$(EXP)' | sed -E 's/(^|,) *([0-9]+)/\1exp\2/g
 choices = $(if $(EXP),exp=$(experiments)) $(if $(SITE),site=$(SITE)) $(if $(WORKERS),workers=$(WORKERS)) \
           $(if $(NODES),nodes=$(NODES)) $(if $(RESUME),run.resume=$(RESUME)) $(ARGS)
 
+bench-files = $(if $(JSON),--json '$(JSON)') $(if $(PLOT),--plot '$(PLOT)')
+
 .PHONY: help
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -71,8 +73,23 @@ pictures: $(VENV)/.complete  ## draw the pictures of docs/pictures/ again
 	@$(BIN)/python -m pipeline.report.torus_picture
 
 .PHONY: bench
-bench: $(VENV)/.complete $(SAMPLE)  ## the figures of the README: the trainer's step against a bare loop
+bench: bench-step bench-allreduce  ## the trainer's step against a bare loop, and all all-reduces on this machine
+
+.PHONY: bench-step
+bench-step: $(VENV)/.complete $(SAMPLE)  ## the trainer's step against a bare loop
 	@$(BIN)/python -m bench.step $(ARGS)
+
+.PHONY: bench-allreduce
+bench-allreduce: $(VENV)/.complete  ## all all-reduces between four workers on this machine: JSON=FILE PLOT=FILE
+	@$(BIN)/python -m bench.allreduce $(bench-files)
+
+.PHONY: bench-network
+bench-network: $(VENV)/.complete  ## all all-reduces on emulated hosts with shaped links (root): JSON=FILE PLOT=FILE ARGS=
+	@$(BIN)/python -m bench.network $(bench-files) $(ARGS)
+
+.PHONY: bench-gpu
+bench-gpu: $(VENV)/.complete $(SAMPLE)  ## what only a GPU can show: NCCL, stream order, images/s of ResNet-50
+	@$(BIN)/python -m bench.gpu $(ARGS)
 
 .PHONY: bench-loader
 bench-loader: $(VENV)/.complete $(SAMPLE)  ## the loader, on DALI and on torchvision, against torch's DataLoader

@@ -13,6 +13,7 @@ behind, and two rooms on one machine cannot meet.
 Needs root, iproute2, a kernel with veth, bridge and tbf, and for a delay gcc and /dev/net/tun.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -43,6 +44,12 @@ LINKS_A_ROUND_TRIP = 4
 QUEUE = "16mb"
 """A shaper's queue: deep enough that nothing is dropped, as on the lossless fabrics of clusters."""
 
+PACKETS_A_BUNDLE = 8
+"""The kernel hands packets over in bundles, of up to 64 KB unless told otherwise. Small ones share a link more evenly;
+single ones would cost so much processor time that it, and not the link, would be measured."""
+
+UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount", "--net")
+
 ROOM = """
 read -r pid rest < /proc/self/stat  # this /proc is still the caller's, and so is the number
 mount -t proc proc /proc && mount -t tmpfs room /dev/shm || exit 1
@@ -50,7 +57,9 @@ echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 2> /dev/null  # no packets
 echo "$pid"
 hosts=$1; host=$2; shift 2
 for name in "$@"; do unshare --net --uts --ipc --mount sh -e -c "$host" host "$name" "$hosts" & done
-exec cat > /dev/null  # until the caller closes the pipe, or ends
+exec 3<&0
+cat <&3 > /dev/null &  # until the caller closes the pipe, or ends
+wait $!  # and takes leave of processes that have lost their parents
 """
 
 HOST = """
@@ -67,6 +76,11 @@ exec sleep infinity
 
 AGENT = "/dev/shm/launch-agent"
 """On every host: `launch-agent HOST COMMAND...` runs a command on another one, as ssh would."""
+
+SESSION = """
+TMPDIR=$(mktemp -d /dev/shm/mpirun.XXXXXX) && export TMPDIR OMPI_MCA_btl_sm_backing_directory="$TMPDIR" && exec "$@"
+"""
+"""Gives an mpirun folders of its own: process ids repeat in namespaces, and a killed one leaves its sockets."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,11 @@ class EmulatedHosts:
     interface = INTERFACE
 
     def __init__(self, nodes: int, rate_bit_per_s: float | None, *, round_trip_s: float = 0.0) -> None:
+        if nodes < 1 or (rate_bit_per_s is not None and rate_bit_per_s < 1) or round_trip_s < 0:
+            raise UserError(
+                f"{nodes} hosts with {rate_bit_per_s} bit/s and a round trip of {round_trip_s} s are no network; "
+                "give at least one host, a rate above 0 or none, and a time of 0 or more"
+            )
         self.nodes = nodes
         self.names = [f"node{node}" for node in range(nodes)]
         self.addresses = [f"10.77.{number // 256}.{number % 256}" for number in range(1, nodes + 1)]
@@ -124,6 +143,7 @@ class EmulatedHosts:
         room, self._room = self._room, None
         if room is None:
             return
+        self._pids, self._shaped = [], False  # the numbers will be other processes'
         assert room.stdin is not None, "it is a pipe"
         room.stdin.close()
         try:
@@ -138,19 +158,21 @@ class EmulatedHosts:
     def command(self, node: int, command: Sequence[str]) -> list[str]:
         """The command line that runs `command` on host `node`, in this working directory and the caller's environment.
 
-        Any signal that ends the process started so ends the command at once, by KILL.
+        A signal that ends the process started so ends the command at once, by KILL, with all that it has started on any
+        host: a process namespace of their own sees to that.
         """
+        alone = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", '"$@"; exit $?', "sh"]
         enter = ["nsenter", "--target", str(self._pids[node]), "--net", "--uts", "--ipc", "--mount", "--"]
-        return self._in_room([*enter, "env", f"--chdir={Path.cwd()}", *command])
+        return self._in_room([*alone, *enter, "env", f"--chdir={Path.cwd()}", *command])
 
     def link_bytes(self) -> list[LinkBytes]:
         """What each host has sent and received over its link so far."""
-        counted = []
-        for pid in self._pids:
-            lines = Path(f"/proc/{self._room_pid}/root/proc/{pid}/net/dev").read_text().splitlines()
-            words = next(line for line in lines if line.strip().startswith(INTERFACE)).split()
-            counted.append(LinkBytes(sent=int(words[9]), received=int(words[1])))
-        return counted
+        found = []
+        for node, pid in enumerate(self._pids):
+            sent = self._run(["nsenter", "--target", str(pid), "--net", *counters(INTERFACE)])
+            received = self._run(["nsenter", "--target", "1", "--net", *counters(f"port{node}")])
+            found.append(LinkBytes(counted(sent), counted(received)))
+        return found
 
     def set_rate(self, rate_bit_per_s: float | None) -> None:
         """Give every link this rate in both directions; None takes the shapers away."""
@@ -158,15 +180,16 @@ class EmulatedHosts:
             self._configure(1, "tc", [shaper(f"port{node}", rate_bit_per_s) for node in range(self.nodes)])
             for pid in self._pids:
                 self._configure(pid, "tc", [shaper(INTERFACE, rate_bit_per_s)])
+        for pid in self._pids:
+            self._configure(pid, "ip", [f"link set {INTERFACE} gso_max_segs {PACKETS_A_BUNDLE}"])
         self._shaped = rate_bit_per_s is not None
         self.rate_bit_per_s = rate_bit_per_s
 
     def _start(self) -> None:
         """Start the room and the hosts, with no network yet."""
-        unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--net"]
         hosts = hosts_file(self.names, self.addresses)
         self._room = subprocess.Popen(
-            [*unshare, "sh", "-c", ROOM, "room", hosts, HOST, *self.names],
+            [*UNSHARE, "sh", "-c", ROOM, "room", hosts, HOST, *self.names],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -176,7 +199,7 @@ class EmulatedHosts:
         assert self._room.stdout is not None, "it is a pipe"
         said = [self._room.stdout.readline().split() for _ in range(1 + self.nodes)]
         if [] in said or ["failed"] in said:
-            raise UserError(f"the kernel refuses namespaces: {self._last_words()}; a container must be privileged")
+            raise UserError(f"hosts cannot be emulated here: {self._last_words()}")
         self._room_pid = int(said[0][0])
         pid_of = {name: int(pid) for name, pid in said[1:]}
         self._pids = [pid_of[name] for name in self.names]
@@ -218,14 +241,15 @@ class EmulatedHosts:
         """Give lines to `ip` or `tc` in the network namespace of a process of the room."""
         self._run(["nsenter", "--target", str(pid), "--net", program, "-batch", "-"], "\n".join(lines) + "\n")
 
-    def _run(self, command: Sequence[str], words: str = "") -> None:
-        """Run a command in the room; raises UserError with what it said."""
+    def _run(self, command: Sequence[str], words: str = "") -> str:
+        """Run a command in the room; what it printed. Raises UserError with what it said where it failed."""
         done = subprocess.run(self._in_room(command), input=words, capture_output=True, text=True, check=False)
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())
             raise UserError(
                 f"hosts cannot be emulated here: `{' '.join(command)}` ended with {done.returncode}: {said}"
             )
+        return done.stdout
 
     def _in_room(self, command: Sequence[str]) -> list[str]:
         enter = ["nsenter", "--target", str(self._room_pid), "--pid", "--mount", "--"]
@@ -255,7 +279,7 @@ def mpirun_command(
     node_order: "node by node" puts ranks 0 to workers_per_node - 1 on the first host, and so on; "round-robin" deals
     them out, as a careless host file does.
 
-    mpirun runs on the first host. What it leaves in temporary folders goes with the host.
+    mpirun runs on the first host. TMPDIR of all ranks is in the host's own /dev/shm and goes with the host.
     """
     mpirun = Path(sys.executable).with_name("mpirun")
     parameters = {
@@ -268,7 +292,7 @@ def mpirun_command(
     }
     mapping = f"ppr:{workers_per_node}:node" if node_order == "node by node" else "node"
     return hosts.command(0, [
-        "env", "TMPDIR=/dev/shm",
+        "sh", "-c", SESSION, "sh",
         str(mpirun), "--allow-run-as-root", "-n", str(hosts.nodes * workers_per_node),
         "--host", ",".join(f"{name}:{workers_per_node}" for name in hosts.names),
         "--map-by", f"{mapping}:OVERSUBSCRIBE", "--bind-to", "none",
@@ -282,11 +306,11 @@ def mpirun_command(
 
 
 def missing(round_trip_s: float) -> str:
-    """What this machine lacks for emulated hosts, and what would be right; empty when nothing is."""
+    """What this machine lacks for emulated hosts, and what would be right; empty when nothing does."""
     if not sys.platform.startswith("linux"):
         return f"namespaces need Linux, and this is {sys.platform}"
     if os.geteuid() != 0:
-        return "it needs root; run it with sudo, or in a privileged container"
+        return "root is needed; run it with sudo, or in a privileged container"
     packages = PACKAGES | ({"gcc": "gcc"} if round_trip_s else {})
     absent = [program for program in packages if shutil.which(program) is None]
     if absent:
@@ -294,6 +318,9 @@ def missing(round_trip_s: float) -> str:
         return f"{', '.join(absent)} not found; install with: apt-get install {needed}"
     if round_trip_s and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return "/dev/net/tun is absent, which a delay needs; load the kernel's tun module, or give no round trip"
+    refused = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, check=False)
+    if refused.returncode:
+        return f"the kernel refuses namespaces ({' '.join(refused.stderr.split())}); a container must be privileged"
     return ""
 
 
@@ -306,12 +333,38 @@ def hosts_file(names: Sequence[str], addresses: Sequence[str]) -> str:
 def shaper(device: str, rate_bit_per_s: float | None) -> str:
     """The line of tc that gives what leaves `device` a rate, or takes it away.
 
-    A bucket of 64 KiB, or of 2 ms on fast links, where a timer's granularity would cost rate.
+    A bucket holds 64 KiB, or 2 ms of a fast link: with less, a machine whose cores are all at work loses rate. So the
+    first 64 KiB after a pause pass at once.
     """
     if rate_bit_per_s is None:
         return f"qdisc del dev {device} root"
     burst_bytes = max(64 * 1024, round(rate_bit_per_s / 8 * 2e-3))
     return f"qdisc replace dev {device} root tbf rate {rate_bit_per_s:.0f}bit burst {burst_bytes} limit {QUEUE}"
+
+
+def counters(interface: str) -> list[str]:
+    """The command that prints what left an interface by its shaper."""
+    return ["tc", "-s", "-j", "qdisc", "show", "dev", interface]
+
+
+def counted(words: str) -> int:
+    """The bytes in what `counters` printed: the shaper counts every packet of a bundle with its headers, which the
+    interface's own counter does not. 0 where nothing shapes.
+    """
+    return sum(entry["bytes"] for entry in json.loads(words or "[]") if entry["kind"] == "tbf")
+
+
+def sent_from_here(interface: str) -> int:
+    """What this host has sent over its link so far, from a process on it: by the shaper where there is one."""
+    if shutil.which("tc") is not None:
+        shaped = counted(subprocess.run(counters(interface), capture_output=True, text=True, check=False).stdout)
+        if shaped:
+            return shaped
+    lines = Path("/proc/self/net/dev").read_text().splitlines()
+    words = next((line.split() for line in lines if line.split()[0] == f"{interface}:"), None)
+    if words is None:
+        raise UserError(f"there is no interface {interface} here; name one that `ip link` lists")
+    return int(words[9])
 
 
 def launch_agent(pids: Mapping[str, int]) -> str:
@@ -324,5 +377,5 @@ case $1 in
     *) echo "launch-agent: no host $1" >&2; exit 1 ;;
 esac
 shift
-exec setpriv --pdeathsig KILL nsenter --target "$pid" --net --uts --ipc --mount -- sh -c "$*"
+exec nsenter --target "$pid" --net --uts --ipc --mount -- sh -c 'mkdir -p "$TMPDIR"; eval "$@"' sh "$@"
 """

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -36,6 +36,14 @@ class Note(Protocol):
         ...
 
 
+class Watched(Protocol):
+    """What says for itself what it is doing, as an all-reduce does."""
+
+    def doing(self) -> str: ...
+
+    def running_s(self) -> float: ...
+
+
 class Heartbeat:
     """This worker's heartbeat, from its construction to `close`."""
 
@@ -56,7 +64,7 @@ class Heartbeat:
         self._beat = Beat(0, rank if launched_rank is None else launched_rank, socket.gethostname(), "", waiting=False)
         self._update: int | None = None
         self._mark, self._waiting = Activity("starting", time.monotonic()), False
-        self._all_reduce: Callable[[], Activity | None] = lambda: None
+        self._all_reduce: Watched | None = None
         self._note: Note | None = None
         self._head: Beat | None = None
         self._heard_s = time.monotonic()
@@ -76,7 +84,7 @@ class Heartbeat:
         self._update = update
         self._mark = Activity(doing, time.monotonic())
 
-    def follow(self, all_reduce: Callable[[], Activity | None]) -> None:
+    def follow(self, all_reduce: Watched) -> None:
         """Tell all-reduces too: `all_reduce` says which phase is running."""
         self._all_reduce = all_reduce
 
@@ -161,19 +169,18 @@ class Heartbeat:
 
     def _doing(self) -> tuple[str, bool]:
         """In words, and whether it is a collective."""
-        running = self._running()
-        activity, waiting = (running, True) if running else (self._mark, self._waiting)
-        return f"{'' if self._update is None else f'update {self._update}, '}{activity}", waiting
-
-    def _running(self) -> Activity | None:
+        running = ""
         with suppress(RuntimeError):  # a GPU that has failed
-            return self._all_reduce()
-        return None
+            running = self._all_reduce.doing() if self._all_reduce else ""
+        doing, waiting = (running, True) if running else (str(self._mark), self._waiting)
+        return f"{'' if self._update is None else f'update {self._update}, '}{doing}", waiting
 
     def _is_stuck(self) -> bool:
         """Whether an all-reduce should have failed by itself by now, as on a GPU it does not."""
-        running = self._running()
-        return running is not None and time.monotonic() > running.since_s + self._timeout_s + self.patience_s
+        with suppress(RuntimeError):
+            running_s = self._all_reduce.running_s() if self._all_reduce else 0.0
+            return running_s > self._timeout_s + self.patience_s
+        return False
 
     def _tell(self) -> None:
         doing, waiting = self._doing()

@@ -1,6 +1,7 @@
 """A trace of a few updates as Chrome's trace format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-The phases of an update are named in it: data, forward, backward, optimiser, and all-reduce on its own thread.
+The phases of an update are named in it: data, forward, backward and optimiser; and `all-reduce: PHASE` on a thread for
+each phase of the all-reduce, or one for all, beside them.
 """
 
 from contextlib import AbstractContextManager, nullcontext

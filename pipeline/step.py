@@ -51,7 +51,7 @@ class Step:
         self.batch_norm = BatchNormStatistics(self.model, workers.world, workers.world_size)
         with workers.heartbeat.collective("connecting the workers"):
             self.all_reduce = Averager(config.allreduce, config.site.network, workers.communicators, workers.device)
-        workers.heartbeat.follow(self.all_reduce.doing)
+        workers.heartbeat.follow(self.all_reduce)
         workers.heartbeat.at("preparing the model")
         with workers.heartbeat.collective("comparing the workers' models"):
             self._parallel = DistributedDataParallel(

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pipeline.allreduce.communicators import Communicators
-from pipeline.allreduce.contract import Activity, AllReduce, CommunicationError
+from pipeline.allreduce.contract import AllReduce, CommunicationError
 from pipeline.allreduce.hook import WIRES, Options, build
 from pipeline.allreduce.measure import seconds
 from pipeline.config.schema import AllReduceConfig, NetworkConfig
@@ -104,8 +104,11 @@ class Averager:
     def failure(self) -> CommunicationError | None:
         return self._all_reduce.failure
 
-    def doing(self) -> Activity | None:
+    def doing(self) -> str:
         return self._all_reduce.doing()
+
+    def running_s(self) -> float:
+        return self._all_reduce.running_s()
 
     def close(self) -> None:
         self._all_reduce.close()

@@ -92,6 +92,12 @@ class _Averaging:
             self._left -= 1
             return self._left == 0
 
+    def fail(self, error: CommunicationError) -> None:
+        """Called for every chunk that is not through; two phases may fail at a time."""
+        with self._lock:
+            if not self.future.done():
+                self.future.set_exception(error)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True)
 class _Job:
@@ -142,15 +148,23 @@ class ThreadEngine:
     def take_times(self) -> tuple[float, float]:
         return self._clock.take()
 
-    def doing(self) -> Activity | None:
-        running = sorted(self._doing.copy().values(), key=lambda activity: activity.since_s)
-        return self._failed or (running[0] if running else None)
+    def doing(self) -> str:
+        return str(self._longest() or "")
+
+    def running_s(self) -> float:
+        longest = self._longest()
+        return longest.seconds() if longest else 0.0
 
     def close(self) -> None:
         for entry in self._queues:
             entry.put(None)
         for thread in self._threads:
             thread.join()
+
+    def _longest(self) -> Activity | None:
+        """The phase that failed, or that has been running for the longest."""
+        running = self._doing.copy().values()
+        return self._failed or min(running, key=lambda activity: activity.since_s, default=None)
 
     def _memory(self, bucket: Tensor, chunks: Sequence[Chunk]) -> Tensor:
         """Working memory: the bucket itself where it is of the wire's type, else what an earlier one has left."""
@@ -210,8 +224,7 @@ class ThreadEngine:
         if self.failure is None:
             self._failed = self._doing.get(station)
             self.failure = CommunicationError.in_phase(phase, error)
-        if not averaging.future.done():
-            averaging.future.set_exception(self.failure)  # type: ignore[arg-type]
+        averaging.fail(self.failure)
 
 
 class StreamEngine:
@@ -258,12 +271,20 @@ class StreamEngine:
     def failure(self) -> None:
         """None: the backend or the heartbeat ends this process."""
 
-    def doing(self) -> Activity | None:
-        under_way = self._under_way
-        return None if under_way is None or under_way[0].query() else under_way[1]
+    def doing(self) -> str:
+        return str(self._running() or "")
+
+    def running_s(self) -> float:
+        running = self._running()
+        return running.seconds() if running else 0.0
 
     def close(self) -> None:
         torch.cuda.synchronize(self._device)
+
+    def _running(self) -> Activity | None:
+        """The newest all-reduce, where the GPU is not through with it."""
+        under_way = self._under_way
+        return None if under_way is None or under_way[0].query() else under_way[1]
 
     def _enqueue(
         self, bucket: Tensor, work: Tensor, chunk: Chunk, index: int, after: Sequence[torch.cuda.Event]

@@ -30,8 +30,11 @@ class Activity:
     """When it began, on time.monotonic's clock."""
 
     def __str__(self) -> str:
-        seconds = round(time.monotonic() - self.since_s)
-        return f"{self.name} for {seconds} s" if seconds else self.name
+        return f"{self.name} for {self.seconds():.0f} s"
+
+    def seconds(self) -> float:
+        """For how long it has been running."""
+        return time.monotonic() - self.since_s
 
 
 class CommunicationError(RuntimeError):
@@ -69,8 +72,12 @@ class AllReduce(Protocol):
         """Why this all-reduce can average nothing any more."""
         ...
 
-    def doing(self) -> Activity | None:
-        """The phase that has been running for the longest, or that failed; None while nothing runs. For any thread."""
+    def doing(self) -> str:
+        """The phase that has been running for the longest or that failed, in words; empty while nothing runs."""
+        ...
+
+    def running_s(self) -> float:
+        """For how long that phase has been running; 0 while nothing runs. Any thread may ask for either."""
         ...
 
     def close(self) -> None:

@@ -17,13 +17,12 @@ def scheme(communicators: Communicators) -> Scheme:
     """The hierarchical all-reduce on this worker; only the first one of a node is in the ring."""
     up, down = communicators.port("node"), communicators.port("node")
     branch = Branch(chain(up.size), up, down)
+    weights = [len(node) for node in communicators.nodes]
+    rings, back = (
+        [Ring(port, ahead=True, weights=weights) for port in communicators.ports("masters")] for _ in range(2)
+    )
     phases = [Phase("reduce, node", branch.reduce)]
-    phases += [
-        Phase("reduce-scatter, masters", Ring(port, ahead=True).reduce_scatter)
-        for port in communicators.ports("masters")
-    ]
-    phases += [
-        Phase("all-gather, masters", Ring(port, ahead=True).all_gather) for port in communicators.ports("masters")
-    ]
+    phases += [Phase("reduce-scatter, masters", ring.reduce_scatter) for ring in rings]
+    phases += [Phase("all-gather, masters", ring.all_gather) for ring in back]
     phases += [Phase("broadcast, node", branch.broadcast), Phase("passed on, node", branch.passed_on)]
     return Scheme((Lane(tuple(phases)),))

@@ -30,11 +30,11 @@ class Buffers:
         return self._tensors[key]
 
 
-def fold(mine: Tensor, received: Sequence[tuple[Tensor, int]], buffers: Buffers) -> None:
-    """Make of `mine`, one worker's numbers, the mean with what was `received`: (mean, workers in it) pairs."""
-    workers = 1 + sum(count for _, count in received)
+def fold(mine: Tensor, received: Sequence[tuple[Tensor, int]], buffers: Buffers, *, own: int = 1) -> None:
+    """Make of `mine`, the mean of `own` workers, the one with what was `received`: (mean, workers in it) pairs."""
+    workers = own + sum(count for _, count in received)
     mean = mine if mine.dtype == torch.float32 else buffers.like(mine, torch.float32).copy_(mine)
-    mean.mul_(1 / workers)
+    mean.mul_(own / workers)
     for theirs, count in received:
         mean.add_(theirs, alpha=count / workers)
     if mean is not mine:

@@ -5,6 +5,7 @@ rings: each worker sends to its next neighbour and receives from the one before,
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -17,14 +18,18 @@ class Ring:
     """The ring of a port's workers, in rank order, seen from this one. One object serves one phase of one lane.
 
     ahead: post the receives of all hops at the start, so that no hop waits for its receiver to be ready. It takes
-    memory for n-1 pieces instead of one.
+    memory for n-1 pieces instead of one. weights: how many workers each one's numbers are the mean of, by rank; None:
+    one each.
     """
 
-    def __init__(self, port: Port, *, ahead: bool) -> None:
+    def __init__(self, port: Port, *, ahead: bool, weights: Sequence[int] | None = None) -> None:
         self.size = port.size
         self._port, self._ahead = port, ahead
         self._following = (port.rank + 1) % port.size
         self._preceding = (port.rank - 1) % port.size
+        weights = weights or [1] * port.size
+        self._own = weights[port.rank]
+        self._before = list(accumulate(weights[(port.rank - back) % port.size] for back in range(1, port.size)))
         self._buffers = Buffers()
 
     def piece(self, work: Tensor, back: int) -> Tensor:
@@ -40,8 +45,8 @@ class Ring:
         received = [
             self._buffers.like(piece, place=place if self._ahead else 0) for place, piece in enumerate(pieces[1:])
         ]
-        for hop, (mine, theirs) in enumerate(zip(pieces[1:], self._rotate(pieces, received), strict=True), 1):
-            fold(mine, [(theirs, hop)], self._buffers)
+        for mine, theirs, count in zip(pieces[1:], self._rotate(pieces, received), self._before, strict=True):
+            fold(mine, [(theirs, count)], self._buffers, own=self._own)
 
     def all_gather(self, work: Tensor) -> None:
         """Fill `work` with every worker's own piece."""

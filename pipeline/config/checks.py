@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.config.plan import make_plan
-from pipeline.config.schema import Config
+from pipeline.config.schema import Config, NetworkConfig
 from pipeline.errors import UserError, nearest
 
 OPTIMISERS = ("lars",)
@@ -28,6 +28,7 @@ def check(config: Config) -> None:
     _check_choices(config)
     _check_finite(config)
     _check_numbers(config)
+    _check_network(config.site.network)
     _check_upper_bounds(config)
     _check_model(config)
     _check_stages(config)
@@ -143,8 +144,7 @@ def _check_numbers(config: Config) -> None:
         "allreduce.chunk_kb": (config.allreduce.chunk_kb, 1),
         "allreduce.colors": (config.allreduce.colors, 1),
         "allreduce.ring_from_kb": (config.allreduce.ring_from_kb, 0),
-        "site.network.worker.latency_us": (config.site.network.worker.latency_us, 0),
-        "site.network.node.latency_us": (config.site.network.node.latency_us, 0),
+        "site.network.nodes_per_rack": (config.site.network.nodes_per_rack, 1),
         "optim.warmup_epochs": (config.optim.warmup_epochs, 0),
         "optim.weight_decay": (config.optim.weight_decay, 0),
         "optim.momentum_reference_batch": (config.optim.momentum_reference_batch, 1),
@@ -159,8 +159,6 @@ def _check_numbers(config: Config) -> None:
         "optim.eps": config.optim.eps,
         "allreduce.bucket_mb": config.allreduce.bucket_mb,
         "allreduce.timeout_s": config.allreduce.timeout_s,
-        "site.network.worker.gb_per_s": config.site.network.worker.gb_per_s,
-        "site.network.node.gb_per_s": config.site.network.node.gb_per_s,
         "precision.loss_scale": config.precision.loss_scale,
         "data.validation_crop": config.data.validation_crop,
         "run.log_every_s": config.run.log_every_s,
@@ -181,6 +179,19 @@ def _check_numbers(config: Config) -> None:
             "take data.decoder=dali or data.decoder_threads=1"
         )
     _check_window(config)
+
+
+def _check_network(network: NetworkConfig) -> None:
+    for name, link in (("worker", network.worker), ("node", network.node), ("rack", network.rack)):
+        if link is not None and not link.gb_per_s > 0:
+            raise UserError(f"site.network.{name}.gb_per_s={link.gb_per_s}: must be above 0")
+        if link is not None and link.latency_us < 0:
+            raise UserError(f"site.network.{name}.latency_us={link.latency_us}: must be at least 0")
+    if (network.rack is None) != (network.nodes_per_rack is None):
+        raise UserError(
+            "site.network.rack and site.network.nodes_per_rack go together: a rack's uplink, and how many nodes share "
+            "it; null both where one switch joins all nodes"
+        )
 
 
 def _check_window(config: Config) -> None:

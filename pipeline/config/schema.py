@@ -6,7 +6,7 @@ Torch-free.
 """
 
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import MISSING
 
@@ -295,6 +295,7 @@ def keys(schema: Any = Config, prefix: str = "") -> list[str]:
     hints = get_type_hints(schema)
     for entry in fields(schema):
         found.append(prefix + entry.name)
-        if is_dataclass(hints[entry.name]):
-            found.extend(keys(hints[entry.name], f"{prefix}{entry.name}."))
+        for kind in (hints[entry.name], *get_args(hints[entry.name])):  # a dataclass, or one that may be null
+            if is_dataclass(kind) and get_origin(hints[entry.name]) is not list:
+                found.extend(keys(kind, f"{prefix}{entry.name}."))
     return found

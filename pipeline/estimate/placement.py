@@ -35,18 +35,18 @@ def listed(grids: Sequence[GridTime], most: int = 5) -> str:
 
 
 def warning(grid: tuple[int, int], node_of_rank: Sequence[int], network: Network, size_bytes: float) -> str:
-    """One line where rows split a node, with what that costs a torus all-reduce of `size_bytes`; else nothing."""
+    """One line where rows split a node and that costs a torus all-reduce of `size_bytes` something; else nothing."""
     rows = split_rows(grid, node_of_rank)
     if not rows:
         return ""
     grids = legal_grids(len(node_of_rank), node_of_rank, network, size_bytes)
     here = next(one for one in grids if (one.vertical, one.horizontal) == grid)
-    words = f"{len(rows)} of {grid[0]} rows split a node, so that its link carries two rows' traffic"
-    whole = next((one for one in grids if not one.splits_a_node), None)
-    if whole is None:
-        return f"{words}; no grid of {len(node_of_rank)} workers does without on these nodes"
+    whole = next(one for one in grids if not one.splits_a_node)  # there always is one: a single row splits nothing
+    if whole.time_s >= here.time_s:  # the workers' ports are the narrowest, not the nodes'
+        return ""
     return (
-        f"{words}: {1000 * here.time_s:.3g} ms an all-reduce of {size_bytes / 1e6:.3g} MB by the model, and "
+        f"{len(rows)} of {grid[0]} rows split a node, so that its link carries two rows' traffic: "
+        f"{1000 * here.time_s:.3g} ms an all-reduce of {size_bytes / 1e6:.3g} MB by the model, and "
         f"{1000 * whole.time_s:.3g} ms on {whole.vertical}x{whole.horizontal}; "
         f"take grid.vertical={whole.vertical} grid.horizontal={whole.horizontal}"
     )

@@ -46,10 +46,11 @@ def print_averaging(console: Console, averaging: Mapping[str, Any]) -> None:
     """What averages gradients, on what: what `allreduce.json` holds, in a line; the table of `auto`; a warning."""
     vertical, horizontal = averaging["grid"]
     sizes = averaging["bucket_bytes"]
+    nodes, buckets = _counted(len(averaging["nodes"]), "node"), _counted(len(sizes), "bucket")
     chosen = "" if averaging["asked_for"] == averaging["name"] else f" (by {averaging['asked_for']})"
     console.print(
-        f"all-reduce: {averaging['name']}{chosen} on {vertical} x {horizontal}, {len(averaging['nodes'])} nodes; "
-        f"{len(sizes)} buckets of up to {max(sizes, default=0) / 1e6:.3g} MB {averaging['wire']}, "
+        f"all-reduce: {averaging['name']}{chosen} on {vertical} x {horizontal}, {nodes}; "
+        f"{buckets} of up to {max(sizes, default=0) / 1e6:.3g} MB {averaging['wire']}, "
         f"chunks of {averaging['chunk_bytes'] / 1e6:.3g} MB; {averaging['transport']}",
         highlight=False,
         soft_wrap=True,
@@ -190,6 +191,10 @@ def _workers(plan: Plan) -> str:
     if plan.workers == plan.virtual_workers:
         return f"{plan.workers:,}"
     return f"{plan.workers:,} for {plan.virtual_workers:,} virtual ones"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _two_columns(title: str) -> Table:

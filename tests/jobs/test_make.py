@@ -77,7 +77,8 @@ def test_it_prints_a_header_progress_a_table_and_the_run_folder_last(trained: tu
     text = " ".join(output.split())
     for part in (
         "exp5: scale model of 2176 GPUs", "2 x 2 (vertical x horizontal)", "16 a worker, 64 in all from epoch 0",
-        "56 a worker, 224 in all from epoch 60", "2,010 (1,110 + 570 + 330)", "torus", "fp16 on the wire", "ETA",
+        "56 a worker, 224 in all from epoch 60", "2,010 (1,110 + 570 + 330)", "fp16 on the wire", "ETA",
+        "all-reduce: torus on 2 x 2, 1 node;",
         "of 1,000 held-out images", "37 (37 + 0 + 0)", "% of the loop",
     ):  # fmt: skip
         assert part in text, part
@@ -90,7 +91,7 @@ def test_it_leaves_the_run_folder_of_the_design(trained: tuple[RunFolder, str]) 
     (events,) = [name for name in found if name.startswith("events/events.out.tfevents.")]
     expected = {
         "config.yaml", "overrides.yaml", "job.sh", "environment.txt", "metrics.jsonl", "result.json", "log/job.log",
-        "validations.jsonl", "mlperf.log", events,
+        "validations.jsonl", "allreduce.json", "mlperf.log", events,
         *(f"log/rank-{rank}.log" for rank in range(4)), "checkpoints/update-000037.pt", "checkpoints/model.pt",
         "attempts/0/job_id", "attempts/0/ready", "attempts/0/exit", "attempts/0/totals.json",
     }  # fmt: skip

@@ -1,10 +1,20 @@
 """metrics.jsonl: whole lines, and what a dead attempt wrote beyond its checkpoint is dropped."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from pipeline.metrics import LoopTime, MetricsFile, Totals, UpdateLine, earlier_totals, read_metrics, save_totals
+from pipeline.metrics import (
+    LoopTime,
+    MetricsFile,
+    Totals,
+    UpdateLine,
+    ValidationLine,
+    earlier_totals,
+    read_metrics,
+    save_totals,
+)
 from pipeline.run_folder import RunFolder
 
 
@@ -50,3 +60,17 @@ def test_totals_are_added_up_over_the_attempts_before(tmp_path: Path) -> None:
 
 def test_a_run_outside_a_job_has_no_attempt_to_write_to() -> None:
     save_totals(None, Totals())
+
+
+def test_a_line_says_what_averaging_took_and_how_much_of_it_was_not_hidden(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    file.write([line(1)])
+    file.close()
+    (written,) = read_metrics(tmp_path / "metrics.jsonl")
+    assert (written["communication_exposed_s"], written["communication_s"]) == (0.01, 0.02)
+
+
+@pytest.mark.parametrize("kind", [UpdateLine, ValidationLine])
+def test_every_field_is_explained_where_a_user_looks(kind: type[UpdateLine | ValidationLine], repository: Path) -> None:
+    explained = (repository / "docs" / "metrics.md").read_text()
+    assert [field.name for field in fields(kind) if f"`{field.name}`" not in explained] == []

@@ -41,12 +41,12 @@ def test_it_traces_so_many_updates_after_three_to_warm_up(tmp_path: Path, engine
     assert path.name == "rank-0-updates-104-105.json"
     events = json.loads(path.read_text())["traceEvents"]
     threads = {}
-    for name in ("forward", "backward", "all-reduce"):
+    for name in ("forward", "backward", "all-reduce: halving"):
         found = [event for event in events if event.get("name") == name and event["ph"] == "X"]
         assert len(found) == 2, name
         assert all(event["dur"] > 0 for event in found)
         (threads[name],) = {event["tid"] for event in found}
-    assert threads["forward"] == threads["backward"] != threads["all-reduce"]
+    assert threads["forward"] == threads["backward"] != threads["all-reduce: halving"]
 
 
 def test_a_run_that_ends_before_leaves_what_was_traced(tmp_path: Path, engine: ThreadEngine) -> None:

@@ -15,6 +15,8 @@ TORCH_FREE = [
     "pipeline.diagnosis",
     "pipeline.estimate.algorithms",
     "pipeline.estimate.network",
+    "pipeline.estimate.placement",
+    "pipeline.transport",
     "pipeline.run_folder",
     "pipeline.report.console",
     "pipeline.report.plot",

@@ -17,7 +17,7 @@ from pipeline.config import Config, make_plan, save
 from pipeline.data import order
 from pipeline.data.memory import SampleMemory, stage
 from pipeline.evaluate import OneProcess, evaluate
-from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine
+from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine, read_metrics
 from pipeline.run_folder import RunFolder
 from pipeline.trainer import Ending, Trainer
 from tests.pipeline.data.images import jpeg, write_images
@@ -132,7 +132,7 @@ def digest(tensor: torch.Tensor) -> str:
     return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
 
 
-PHASES = ("data", "forward", "backward", "all-reduce", "optimiser")
+PHASES = ("data", "forward", "backward", "optimiser")
 
 WORLDS = {
     "2x2": ["exp=exp5"],
@@ -192,11 +192,34 @@ def test_a_trace_names_the_phases_of_its_updates(sample: Path, tmp_path: Path) -
     assert path.name == "rank-0-updates-4-5.json"
     events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
     threads = {name: [event["tid"] for event in events if event["name"] == name] for name in PHASES}
-    counts = {name: len(tids) for name, tids in threads.items() if name != "all-reduce"}
+    counts = {name: len(tids) for name, tids in threads.items()}
     assert counts == {"data": 2, "forward": 8, "backward": 8, "optimiser": 2}  # one worker takes four micro-batches
-    (main,) = {tid for name in counts for tid in threads[name]}
-    (averaging,) = set(threads["all-reduce"])
-    assert averaging != main
+    (main,) = {tid for tids in threads.values() for tid in tids}
+    averaging = {event["name"]: event["tid"] for event in events if event["name"].startswith("all-reduce: ")}
+    assert {"all-reduce: reduce-scatter, row", "all-reduce: all-gather, row"} <= set(averaging)
+    assert main not in averaging.values()
+
+
+def test_every_update_says_what_averaging_took_and_how_much_was_not_hidden(sample: Path, tmp_path: Path) -> None:
+    words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}", "workers=2"]
+    run(Job(tmp_path / "run", words, [6]))
+    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert len(lines) == 6
+    for line in lines:
+        assert 0 < line["communication_exposed_s"] <= line["communication_s"]
+
+
+def test_a_run_on_auto_leaves_what_it_took_and_one_that_goes_on_takes_that(sample: Path, tmp_path: Path) -> None:
+    words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}", "allreduce=auto", "allreduce.candidates=[torus,ring]"]
+    first, going_on = (RunFolder.create(tmp_path / name) for name in ("first", "going-on"))
+    going_on.all_reduce.write_text(json.dumps({"name": "tree"}))  # a choice that measuring these two cannot give
+    run_world(4, train, [Job(first.path, words, [3]), Job(going_on.path, words, [3])])
+    left = json.loads(first.all_reduce.read_text())
+    assert left["asked_for"] == "auto"
+    assert left["name"] == left["measured"][0]["name"]
+    assert sorted(row["name"] for row in left["measured"]) == ["ring", "torus"]
+    assert left["transport"].startswith("gloo, TCP sockets on ")
+    assert json.loads(going_on.all_reduce.read_text())["name"] == "tree"
 
 
 def test_validation_counts_every_image_once_when_workers_do_not_divide_them(sample: Path, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from pipeline.allreduce.contract import CommunicationError
+from pipeline.allreduce.contract import AllReduce, CommunicationError
 from pipeline.allreduce.hook import SCHEMES, Options, build
 from pipeline.heartbeat import Heartbeat
 from tests.pipeline.allreduce.layouts import join
@@ -34,6 +35,19 @@ class Failed:
     took_s: float
 
 
+class All:
+    """Several all-reduces, as one to watch."""
+
+    def __init__(self, all_reduces: Mapping[str, AllReduce]) -> None:
+        self._all_reduces = all_reduces
+
+    def doing(self) -> str:
+        return next((doing for one in list(self._all_reduces.values()) if (doing := one.doing())), "")
+
+    def running_s(self) -> float:
+        return max((one.running_s() for one in list(self._all_reduces.values())), default=0.0)
+
+
 def stream(rank: int, size: int, store: dist.Store, victim: int, number: signal.Signals, pipelined: bool) -> Failed:
     """Average buckets with all algorithms at once, each on its own communicators, until each has failed."""
     heartbeat = Heartbeat(store, rank, size, TIMEOUT_S, launched_rank=10 + rank)
@@ -43,7 +57,7 @@ def stream(rank: int, size: int, store: dist.Store, victim: int, number: signal.
         for name in SCHEMES
     }
     phases = {name: {phase.name for lane in left[name].scheme.lanes for phase in lane.phases} for name in left}  # type: ignore[attr-defined]
-    heartbeat.follow(lambda: next((doing for one in list(left.values()) if (doing := one.doing())), None))
+    heartbeat.follow(All(left))
     if rank == victim:
         threading.Timer(1.0, os.kill, (os.getpid(), number)).start()
     began_s = time.monotonic()

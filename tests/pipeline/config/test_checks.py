@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from jobs.compose import compose
-from pipeline.config import check_data
+from pipeline.allreduce.hook import SCHEMES
+from pipeline.config import check, check_data
+from pipeline.config.checks import ALL_REDUCES
+from pipeline.config.schema import LinkConfig
 from pipeline.errors import UserError
 
 REFUSED = {
@@ -29,6 +32,16 @@ REFUSED = {
     "recipe.workers=2177": "recipe.grid is 34x64 = 2176 workers; recipe.workers is 2177",
     "allreduce.name=tors": "did you mean torus",
     "allreduce.wire=fp8": "there are fp16, bf16, fp32",
+    "allreduce.chunk_kb=0": "allreduce.chunk_kb=0: must be at least 1",
+    "allreduce.colors=0": "allreduce.colors=0: must be at least 1",
+    "allreduce.ring_from_kb=-1": "allreduce.ring_from_kb=-1: must be at least 0",
+    "allreduce.timeout_s=0": "allreduce.timeout_s=0.0: must be above 0",
+    "allreduce.candidates=[torus,rign]": "allreduce.candidates=rign: no such choice, did you mean ring",
+    "allreduce.candidates=[auto]": "allreduce.candidates=auto: no such choice",
+    "allreduce.name=auto": "allreduce.candidates is empty, so there is nothing to measure",
+    "site.network.node.gb_per_s=0": "site.network.node.gb_per_s=0.0: must be above 0",
+    "site.network.worker.latency_us=-1": "site.network.worker.latency_us=-1.0: must be at least 0",
+    "site.network.nodes_per_rack=34": "site.network.rack and site.network.nodes_per_rack go together",
     "site.backend=nccl": "needs site.device=cuda",
     "model.widths=[8,16,32]": "3 layers and model.blocks",
     "data.window.area=[0.5,1.5]": "shares of the image's area",
@@ -51,6 +64,37 @@ def test_it_is_refused_in_one_line(word: str) -> None:
     with pytest.raises(UserError, match=REFUSED[word]) as caught:
         compose([word])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rack", "nodes_per_rack", "reason"),
+    [
+        (LinkConfig(0.0, 5.0), 34, "site.network.rack.gb_per_s=0.0: must be above 0"),
+        (LinkConfig(100.0, -5.0), 34, "site.network.rack.latency_us=-5.0: must be at least 0"),
+        (LinkConfig(100.0, 5.0), None, "go together"),
+        (LinkConfig(100.0, 5.0), 0, "site.network.nodes_per_rack=0: must be at least 1"),
+    ],
+)
+def test_a_racks_uplink_is_a_link_and_has_nodes(rack: LinkConfig, nodes_per_rack: int | None, reason: str) -> None:
+    config = compose([])
+    config.site.network.rack, config.site.network.nodes_per_rack = rack, nodes_per_rack
+    with pytest.raises(UserError, match=reason):
+        check(config)
+    config.site.network.rack, config.site.network.nodes_per_rack = LinkConfig(100.0, 5.0), 34
+    check(config)
+
+
+@pytest.mark.parametrize("name", ALL_REDUCES)
+def test_every_all_reduce_has_a_file_of_its_own(name: str) -> None:
+    assert compose([f"allreduce={name}"]).allreduce.name == name
+
+
+def test_auto_measures_what_its_file_names() -> None:
+    assert set(compose(["allreduce=auto"]).allreduce.candidates) <= set(ALL_REDUCES)
+
+
+def test_there_are_as_many_names_as_all_reduces() -> None:
+    assert set(ALL_REDUCES) == set(SCHEMES)
 
 
 def test_threads_that_torchvision_would_ignore_are_refused() -> None:

@@ -31,3 +31,10 @@ def test_keys_are_dotted_and_complete() -> None:
     assert {"seed", "optim.lr", "recipe.grid.vertical", "data.window.area", "run.stop_after_epochs"} <= set(
         schema.keys()
     )
+
+
+def test_a_group_that_may_be_null_has_keys_too_and_a_list_has_none() -> None:
+    keys = schema.keys()
+    assert {"site.network.rack", "site.network.rack.gb_per_s", "site.network.rack.latency_us"} <= set(keys)
+    assert not [key for key in keys if key.startswith("recipe.stages.")]
+    assert len(keys) == len(set(keys))

@@ -7,13 +7,25 @@ from rich.console import Console
 
 from jobs.compose import compose
 from pipeline.config import make_plan
-from pipeline.report.console import ProgressDisplay, print_comparison, print_header, print_result
+from pipeline.report.console import (
+    ProgressDisplay,
+    print_averaging,
+    print_comparison,
+    print_header,
+    print_result,
+)
 
 RESULT: dict[str, Any] = {
     "experiment": "exp5", "scale_model": True, "gpus": 2176, "workers": 4, "grid": {"vertical": 2, "horizontal": 2},
     "updates": 2010, "updates_by_stage": [1110, 570, 330], "skipped_updates": 3, "top1": 97.25,
     "validation_images": 1000, "wall_time_s": 101.0, "loop_time_s": 90.0, "images_per_s": 2421.4,
     "communication_share": 0.123,
+}  # fmt: skip
+
+AVERAGING: dict[str, Any] = {
+    "name": "torus", "asked_for": "torus", "grid": [34, 64], "nodes": [4] * 544, "wire": "fp16",
+    "bucket_bytes": [4_000_000, 13_107_200], "chunk_bytes": 1 << 20, "backend": "nccl", "warning": "", "measured": [],
+    "transport": "nccl, IB on mlx5_0:1/IB",
 }  # fmt: skip
 
 
@@ -98,3 +110,36 @@ def test_a_run_without_a_result_appears_as_such_in_a_comparison() -> None:
     assert "no, full size" in text
     assert "no result" in text
     assert "runs/b" in text
+
+
+def test_what_averages_gradients_is_one_line() -> None:
+    console, stream = plain()
+    print_averaging(console, AVERAGING)
+    assert stream.getvalue() == (
+        "all-reduce: torus on 34 x 64, 544 nodes; 2 buckets of up to 13.1 MB fp16, chunks of 1.05 MB; "
+        "nccl, IB on mlx5_0:1/IB\n"
+    )
+
+
+def test_one_node_and_one_bucket_are_said_as_such() -> None:
+    console, stream = plain()
+    print_averaging(console, AVERAGING | {"nodes": [4], "grid": [2, 2], "bucket_bytes": [2000]})
+    assert "torus on 2 x 2, 1 node; 1 bucket of up to 0.002 MB fp16" in stream.getvalue()
+
+
+def test_what_auto_measured_is_a_table_with_the_quickest_first_and_says_what_it_took() -> None:
+    console, stream = plain()
+    measured = [
+        {"name": "tree", "median_s": 0.0012345, "chunk_bytes": 65536},
+        {"name": "ring", "median_s": 0.5, "chunk_bytes": 1 << 20},
+    ]
+    print_averaging(console, AVERAGING | {"name": "tree", "asked_for": "auto", "measured": measured})
+    text = text_of(stream)
+    assert "all-reduce: tree (by auto) on 34 x 64" in text
+    assert text.index("0.0655") < text.index("1.23") < text.index("1.05 │ 500.00")
+
+
+def test_a_warning_stands_below_on_a_line_of_its_own() -> None:
+    console, stream = plain()
+    print_averaging(console, AVERAGING | {"warning": "32 of 32 rows split a node; " + 30 * "long " + "end"})
+    assert stream.getvalue().splitlines()[1] == "warning: 32 of 32 rows split a node; " + 30 * "long " + "end"

@@ -1,0 +1,317 @@
+"""All all-reduces in one run, in nccl-tests' words: `python -m bench.allreduce` under any launcher that starts MPI.
+
+    mpirun -n 16 python -m bench.allreduce --grid 4x4 --sizes 1,10 --rate 100e6
+
+Every algorithm first tries some chunk sizes, once each, and is measured with its best; the algorithms take turns, so
+that a noisy moment meets all of them. What each takes is the slowest worker's time from a barrier on. Alone, outside
+a launcher, it starts four workers on this machine.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from bench.emulated_hosts import sent_from_here
+from bench.rows import Row, bound_s, print_rows, print_sweep
+from jobs import local
+from pipeline.config import Grid
+from pipeline.config.checks import ALL_REDUCES, WIRES
+from pipeline.config.schema import SiteConfig
+from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from pipeline.allreduce.contract import AllReduce
+    from pipeline.workers import Workers
+
+WORLDS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_NTASKS")
+"""Where launchers leave words for a rank."""
+COLUMNS = 130
+"""Of the table: a launcher hides how wide the terminal is."""
+DIVISORS = (1, 2, 4, 8, 16, 32)
+"""A sweep tries the size divided by these."""
+SMALLEST_CHUNK_BYTES = 32 * 1024
+LARGE_BYTES = 20_000_000
+"""From this size on a sweep leaves out chunks so large that nothing would overlap."""
+RING_AHEAD = "ring, ahead"
+"""The flat ring with all its receives posted at the start."""
+RING_FROM_BYTES = 1 << 20
+"""Where `hybrid` changes over."""
+QUICK_S = 0.5
+"""A trial that is over so soon is made three times, and the best counts."""
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--grid", help="VERTICALxHORIZONTAL; default: one row a node, or near a square on one node")
+    parser.add_argument("--algorithms", default=",".join((*ALL_REDUCES, "ring-ahead")))
+    parser.add_argument("--sizes", default="0.1,1,10", help="MB (1e6 bytes) on the wire")
+    parser.add_argument("--wire", default="fp32", choices=WIRES, help="type on the wire; buckets are of it too")
+    parser.add_argument("--chunks", default="sweep", help="MB of a chunk, several to try, or sweep")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--backend", default="gloo", choices=("gloo", "nccl"))
+    parser.add_argument("--interface", help="network interface between nodes, as eth0")
+    parser.add_argument("--rate", type=float, help="bit/s of a node's link in one direction, for the bound")
+    parser.add_argument("--delay", type=float, default=0.0, help="s from node to node, one way; for the record")
+    parser.add_argument("--timeout", type=float, default=300.0, help="s that a message may take")
+    parser.add_argument("--json", type=Path, help="write the rows to this file too")
+    parser.add_argument("--plot", type=Path, help="draw time over size into this file (.png or .svg)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    """Start the workers where there are none, measure; returns the exit code."""
+    options = parse(arguments)
+    if not any(name in os.environ for name in WORLDS):
+        command = local.launch_command(4, [sys.executable, "-m", "bench.allreduce", *arguments])
+        return subprocess.run(command, check=False, env=local.environment() | {"OMP_NUM_THREADS": "1"}).returncode
+    try:
+        me = start(options)
+        rows = measure(me, options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        os._exit(1)  # MPI's own exit handler would wait for ranks that never come
+    if me.is_head:
+        report(rows, options)
+    from pipeline import workers
+
+    workers.stop()
+    return 0
+
+
+def start(options: argparse.Namespace) -> "Workers":
+    """This worker among all that the launcher started."""
+    import torch
+    from mpi4py import MPI
+
+    from pipeline import workers
+
+    torch.set_num_threads(1)
+    workers.die_with_launcher()
+    size = MPI.COMM_WORLD.Get_size()
+    on_node = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED).Get_size()
+    device = "cuda" if options.backend == "nccl" else "cpu"
+    site = SiteConfig(name="bench", backend=options.backend, device=device, threads_per_worker=1)
+    site.interface = options.interface
+    return workers.start(site, grid(options.grid, size, on_node), options.timeout)
+
+
+def grid(words: str | None, size: int, on_node: int) -> Grid:
+    """The grid named, or a row a node; on one node one near a square. Raises UserError for words that are none."""
+    if words:
+        sides = words.lower().split("x")
+        if len(sides) != 2 or not all(side.isdigit() and int(side) for side in sides):
+            raise UserError(f"--grid {words}: VERTICALxHORIZONTAL is asked for, as 4x4")
+        return Grid(int(sides[0]), int(sides[1]))
+    if on_node < size and size % on_node == 0:
+        return Grid(size // on_node, on_node)
+    vertical = max(side for side in range(1, int(size**0.5) + 1) if size % side == 0)
+    return Grid(vertical, size // vertical)
+
+
+def measure(me: "Workers", options: argparse.Namespace) -> list[Row]:
+    """Every algorithm at every size; all workers get the same rows."""
+    names = [name.strip().replace("ring-ahead", RING_AHEAD) for name in options.algorithms.split(",")]
+    unknown = [name for name in names if name not in (*ALL_REDUCES, RING_AHEAD)]
+    if unknown:
+        raise UserError(
+            f"--algorithms {unknown[0]}: no such all-reduce; there are {', '.join(ALL_REDUCES)}, ring-ahead"
+        )
+    built = {name: make(name, me, options) for name in names}
+    rows: list[Row] = []
+    for size_mb in options.sizes.split(","):
+        rows += at_size(me, built, round(float(size_mb) * 1e6), options)
+    for all_reduce, close in built.values():
+        all_reduce.close()
+        close()
+    return rows
+
+
+def make(name: str, me: "Workers", options: argparse.Namespace) -> "tuple[AllReduce, Callable[[], None]]":
+    """An all-reduce, and what ends its communicators."""
+    from pipeline.allreduce.hook import WIRES as TYPES
+    from pipeline.allreduce.hook import Options, build
+
+    own = me.communicators.fresh()
+    wanted = Options(
+        TYPES[options.wire],
+        chunk_bytes=1 << 20,
+        pipelined=len(me.place.layout) > 1,
+        ring_from_bytes=RING_FROM_BYTES,
+        ahead=name == RING_AHEAD,
+    )
+    return build("ring" if name == RING_AHEAD else name, own, wanted, me.device), own.close
+
+
+def at_size(
+    me: "Workers",
+    built: "dict[str, tuple[AllReduce, Callable[[], None]]]",
+    size_bytes: int,
+    options: argparse.Namespace,
+) -> list[Row]:
+    """Sweep, then measure in turns."""
+    show = Console(stderr=True, highlight=False).print if me.is_head else lambda *_: None
+    trials: dict[str, dict[int, float]] = {}
+    for name, (all_reduce, _) in built.items():
+        trials[name] = {}
+        for chunk_bytes in chunks(name, size_bytes, options.chunks):
+            all_reduce.chunk_bytes = chunk_bytes
+            if not trials[name]:
+                one(me, all_reduce, min(size_bytes, 1_000_000), options)  # opens connections, fills caches
+            tried = [one(me, all_reduce, size_bytes, options).time_s]
+            if tried[0] < QUICK_S:
+                tried += [one(me, all_reduce, size_bytes, options).time_s for _ in range(2)]
+            trials[name][chunk_bytes] = min(tried)
+        best = min(trials[name], key=trials[name].__getitem__)
+        all_reduce.chunk_bytes = best
+        show(f"{size_bytes / 1e6:g} MB {name}: {1000 * trials[name][best]:.4g} ms with chunks of {best / 1e6:.3g} MB")
+    shots: dict[str, list[Shot]] = {name: [] for name in built}
+    for _ in range(options.repeats):
+        for name, (all_reduce, _) in built.items():
+            shots[name].append(one(me, all_reduce, size_bytes, options))
+    return [
+        row(me, name, size_bytes, all_reduce.chunk_bytes, trials[name], shots[name], options)
+        for name, (all_reduce, _) in built.items()
+    ]
+
+
+def chunks(name: str, size_bytes: int, words: str) -> list[int]:
+    """Chunk sizes to try, in bytes."""
+    if name == "native":
+        return [size_bytes]  # the backend cuts by itself
+    if words != "sweep":
+        return [round(float(word) * 1e6) for word in words.split(",")]
+    divisors = [by for by in DIVISORS if by >= 4] if size_bytes >= LARGE_BYTES else DIVISORS
+    return [-(-size_bytes // by) for by in divisors if by == 1 or size_bytes // by >= SMALLEST_CHUNK_BYTES]
+
+
+class Shot:
+    """One all-reduce: what the slowest worker took, and what all of them used."""
+
+    def __init__(self, time_s: float, cpu_s: float, link_bytes: float, wrong: float) -> None:
+        self.time_s, self.cpu_s, self.link_bytes, self.wrong = time_s, cpu_s, link_bytes, wrong
+
+
+def one(me: "Workers", all_reduce: "AllReduce", size_bytes: int, options: argparse.Namespace) -> Shot:
+    """Average one bucket of known numbers; all workers get the same figures."""
+    import torch
+    import torch.distributed as dist
+
+    from pipeline.allreduce.hook import WIRES as TYPES
+
+    wire = TYPES[options.wire]
+    numbers = torch.arange(size_bytes // wire.itemsize, device=me.device) % 251
+    bucket = (numbers + me.rank % 8).to(wire)
+    expected = (numbers + sum(rank % 8 for rank in range(me.world_size)) / me.world_size).to(torch.float32)
+    dist.barrier(group=me.control)
+    sent, cpu_s, began = _sent(me, options.interface), _cpu_s(), time.perf_counter()
+    all_reduce(bucket).wait()
+    if me.device.type == "cuda":
+        torch.cuda.synchronize(me.device)
+    took_s = time.perf_counter() - began
+    dist.barrier(group=me.control)
+    cpu_s, sent = _cpu_s() - cpu_s, _sent(me, options.interface) - sent
+    tolerance = 256 * torch.finfo(wire).eps * me.world_size
+    wrong = (bucket.to(torch.float32) - expected).abs().gt(tolerance).sum().item()
+    greatest = torch.tensor([took_s, float(sent)], dtype=torch.float64)
+    sums = torch.tensor([cpu_s, float(wrong)], dtype=torch.float64)
+    dist.all_reduce(greatest, dist.ReduceOp.MAX, group=me.control)
+    dist.all_reduce(sums, group=me.control)
+    return Shot(greatest[0].item(), sums[0].item(), greatest[1].item(), sums[1].item())
+
+
+def row(
+    me: "Workers",
+    name: str,
+    size_bytes: int,
+    chunk_bytes: int,
+    trials: dict[int, float],
+    shots: Sequence[Shot],
+    options: argparse.Namespace,
+) -> Row:
+    """The line of an algorithm at one size: medians."""
+    time_s = statistics.median(shot.time_s for shot in shots)
+    layout = me.place.layout
+    return Row(
+        algorithm=name,
+        nodes=len(layout),
+        workers_per_node=len(layout[0]),
+        rate_bit_per_s=options.rate,
+        delay_s=options.delay,
+        dtype=options.wire,
+        size_bytes=size_bytes,
+        repeats=len(shots),
+        time_s=time_s,
+        bound_s=bound_s(len(layout), size_bytes, options.rate),
+        link_bytes=round(statistics.median(shot.link_bytes for shot in shots)) if options.interface else None,
+        cpu_share=statistics.median(shot.cpu_s / (shot.time_s * _cores(me)) for shot in shots),
+        theory_bytes=theory_bytes(me, name, size_bytes),
+        grid=str(me.grid),
+        chunk_bytes=None if name == "native" else chunk_bytes,
+        sweep_s=trials,
+        wrong=round(max(shot.wrong for shot in shots)),
+    )
+
+
+def theory_bytes(me: "Workers", name: str, size_bytes: int) -> int | None:
+    """What the busiest node sends by the algorithm's own arithmetic; None on one node."""
+    if len(me.place.layout) < 2:
+        return None
+    from pipeline.estimate.algorithms import link_bytes
+    from pipeline.estimate.network import Level, Network
+
+    any_network = Network(Level(1e9, 0), Level(1e9, 0))  # bytes do not depend on rates
+    algorithm = "ring" if name == RING_AHEAD else name
+    layout = (me.grid.vertical, me.grid.horizontal)
+    nodes = me.communicators.node_of_rank
+    return round(link_bytes(algorithm, size_bytes, layout, nodes, any_network, threshold_bytes=RING_FROM_BYTES).max())
+
+
+def _cores(me: "Workers") -> int:
+    """Cores of all machines; emulated hosts share those of one."""
+    shared = os.environ.get("TORUS224_EMULATED_HOSTS") == "1"
+    return (os.cpu_count() or 1) * (1 if shared else len(me.place.layout))
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _sent(me: "Workers", interface: str | None) -> int:
+    """Bytes that this node's link has sent so far, by its first worker; 0 where no interface is named."""
+    return 0 if interface is None or me.place.local_rank else sent_from_here(interface)
+
+
+def report(rows: Sequence[Row], options: argparse.Namespace) -> None:
+    """Print the tables, write what was asked for."""
+    console = Console(highlight=False, width=COLUMNS, force_terminal=False)
+    first = rows[0]
+    link = "link rate not given" if options.rate is None else f"{options.rate / 1e6:g} Mbit/s a node"
+    title = (
+        f"All-reduce on {first.nodes} nodes x {first.workers_per_node} workers, grid {first.grid}, ranks node by node, "
+        f"{options.backend}, {link}{f', {2000 * options.delay:g} ms round trip' if options.delay else ''}; "
+        f"medians of {first.repeats}"
+    )
+    print_rows(console, title, rows)
+    print_sweep(console, rows)
+    if options.json:
+        options.json.write_text(json.dumps([row.as_json() for row in rows], indent=1) + "\n")
+    if options.plot:
+        from bench.plot import draw
+
+        draw(rows, title, options.plot)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
