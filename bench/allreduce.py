@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
         report(rows, options)
     from pipeline import workers
 
-    workers.stop()
+    workers.stop(me.heartbeat)
     return 0
 
 

@@ -44,7 +44,7 @@ LINKS_A_ROUND_TRIP = 4
 QUEUE = "16mb"
 """A shaper's queue: deep enough that nothing is dropped, as on the lossless fabrics of clusters."""
 
-PACKETS_A_BUNDLE = 8
+PACKETS_A_BUNDLE = 44
 """The kernel hands packets over in bundles, of up to 64 KB unless told otherwise. Small ones share a link more evenly;
 single ones would cost so much processor time that it, and not the link, would be measured."""
 

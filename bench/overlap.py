@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     found = measure(me, options)
     if me.is_head:
         options.json.write_text(json.dumps(found.as_json()))
-    workers.stop()
+    workers.stop(me.heartbeat)
     return 0
 
 

@@ -123,7 +123,7 @@ def work(folder: RunFolder, blocks: int) -> None:
     if me.is_head:
         rows.append(Row("whole run", plan.updates, mean(rows, "ours_ms"), mean(rows, "bare_ms")))
         (folder.path / "rows.json").write_text(json.dumps([row.as_json() for row in rows]))
-    workers.stop()
+    workers.stop(me.heartbeat)
 
 
 def mean(rows: Sequence[Row], name: str) -> float:

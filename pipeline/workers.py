@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -171,12 +170,11 @@ def connect(site: SiteConfig, grid: Grid, store: dist.Store, place: Place, timeo
     return Workers(place, grid, device, dist.group.WORLD, control, communicators, heartbeat)
 
 
-def stop(heartbeat: Heartbeat | None = None) -> None:
+def stop(heartbeat: Heartbeat) -> None:
     """End torch.distributed, when every rank is done."""
-    with heartbeat.collective("last barrier") if heartbeat else nullcontext():
+    with heartbeat.collective("last barrier"):
         dist.barrier()
-    if heartbeat:
-        heartbeat.close()
+    heartbeat.close()
     dist.destroy_process_group()
 
 

@@ -111,6 +111,9 @@ class ThreadEngine:
 
     pipelined: a thread a phase. Otherwise one thread runs all, chunk by chunk: quicker where messages take no time.
     Tensors of a GPU are averaged in the host's memory.
+
+    A lane has as many chunks under way as it has phases. With more, some columns of a torus would run far ahead of
+    others that share their node's link, and at the end the last one alone could not keep the link busy.
     """
 
     def __init__(self, scheme: Scheme, wire: torch.dtype, *, chunk_bytes: int, pipelined: bool, name: str) -> None:
@@ -126,6 +129,7 @@ class ThreadEngine:
             self._stations.append([stations + (index if pipelined else 0) for index in range(len(lane.phases))])
             stations += len(lane.phases) if pipelined else 0
         self._queues = [queue.SimpleQueue[_Job | None]() for _ in range(max(1, stations))]
+        self._windows = [threading.Semaphore(len(lane.phases)) for lane in scheme.lanes]
         self._threads = [
             threading.Thread(target=self._work, args=(station,), name=f"{name}-{station}", daemon=True)
             for station in range(len(self._queues))
@@ -182,6 +186,8 @@ class ThreadEngine:
     def _work(self, station: int) -> None:
         while (entry := self._queues[station].get()) is not None:
             job: _Job | None = entry
+            if entry.phase == 0:
+                self._windows[entry.chunk.lane].acquire()
             while job is not None and self._stations[job.chunk.lane][job.phase] == station:
                 job = self._run(job, station)
             if job is not None:
@@ -206,9 +212,11 @@ class ThreadEngine:
                 store(averaging.bucket, averaging.work, chunk)
         except Exception as error:
             self._fail(averaging, phases[job.phase].name, error, station)
+            self._windows[chunk.lane].release()
             return None
         finally:
             self._doing.pop(station, None)
+        self._windows[chunk.lane].release()
         if averaging.is_last_chunk():
             self._finish(averaging)
         return None
