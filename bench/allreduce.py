@@ -2,9 +2,8 @@
 
     mpirun -n 16 python -m bench.allreduce --grid 4x4 --sizes 1,10 --rate 100e6
 
-Every algorithm first tries some chunk sizes, once each, and is measured with its best; the algorithms take turns, so
-that a noisy moment meets all of them. What each takes is the slowest worker's time from a barrier on. Alone, outside
-a launcher, it starts four workers on this machine.
+Every algorithm first tries some chunk sizes and is measured with its best, several times in a row. What it takes is
+the slowest worker's time from a barrier on. Outside a launcher it starts four workers on this machine.
 """
 
 import argparse
@@ -26,7 +25,7 @@ from bench.rows import Row, bound_s, print_rows, print_sweep
 from jobs import local
 from pipeline.config import Grid
 from pipeline.config.checks import ALL_REDUCES, WIRES
-from pipeline.config.schema import SiteConfig
+from pipeline.config.schema import LinkConfig, NetworkConfig, SiteConfig
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,19 +34,20 @@ if TYPE_CHECKING:
 
 WORLDS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_NTASKS")
 """Where launchers leave words for a rank."""
-COLUMNS = 130
+COLUMNS = 150
 """Of the table: a launcher hides how wide the terminal is."""
-DIVISORS = (1, 2, 4, 8, 16, 32)
+DIVISORS = (1, 2, 4, 8, 12, 16, 32)
 """A sweep tries the size divided by these."""
 SMALLEST_CHUNK_BYTES = 32 * 1024
 LARGE_BYTES = 20_000_000
-"""From this size on a sweep leaves out chunks so large that nothing would overlap."""
+"""From this size on a sweep leaves out chunks so large that nothing would overlap, and what warms up is small."""
+SMALL_BYTES = 1_000_000
 RING_AHEAD = "ring, ahead"
 """The flat ring with all its receives posted at the start."""
 RING_FROM_BYTES = 1 << 20
 """Where `hybrid` changes over."""
 QUICK_S = 0.5
-"""A trial that is over so soon is made three times, and the best counts."""
+"""A trial that is over so soon is made three times more, and the best counts."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -103,6 +103,7 @@ def start(options: argparse.Namespace) -> "Workers":
     device = "cuda" if options.backend == "nccl" else "cpu"
     site = SiteConfig(name="bench", backend=options.backend, device=device, threads_per_worker=1)
     site.interface = options.interface
+    site.network = NetworkConfig(LinkConfig(1.0, 50), LinkConfig((options.rate or 8e9) / 8e9, 200))
     return workers.start(site, grid(options.grid, size, on_node), options.timeout)
 
 
@@ -127,11 +128,10 @@ def measure(me: "Workers", options: argparse.Namespace) -> list[Row]:
         raise UserError(
             f"--algorithms {unknown[0]}: no such all-reduce; there are {', '.join(ALL_REDUCES)}, ring-ahead"
         )
-    built = {name: make(name, me, options) for name in names}
     rows: list[Row] = []
-    for size_mb in options.sizes.split(","):
-        rows += at_size(me, built, round(float(size_mb) * 1e6), options)
-    for all_reduce, close in built.values():
+    for name in names:
+        all_reduce, close = make(name, me, options)
+        rows += [at_size(me, name, all_reduce, round(float(size) * 1e6), options) for size in options.sizes.split(",")]
         all_reduce.close()
         close()
     return rows
@@ -153,36 +153,22 @@ def make(name: str, me: "Workers", options: argparse.Namespace) -> "tuple[AllRed
     return build("ring" if name == RING_AHEAD else name, own, wanted, me.device), own.close
 
 
-def at_size(
-    me: "Workers",
-    built: "dict[str, tuple[AllReduce, Callable[[], None]]]",
-    size_bytes: int,
-    options: argparse.Namespace,
-) -> list[Row]:
-    """Sweep, then measure in turns."""
-    show = Console(stderr=True, highlight=False).print if me.is_head else lambda *_: None
-    trials: dict[str, dict[int, float]] = {}
-    for name, (all_reduce, _) in built.items():
-        trials[name] = {}
-        for chunk_bytes in chunks(name, size_bytes, options.chunks):
-            all_reduce.chunk_bytes = chunk_bytes
-            if not trials[name]:
-                one(me, all_reduce, min(size_bytes, 1_000_000), options)  # opens connections, fills caches
-            tried = [one(me, all_reduce, size_bytes, options).time_s]
-            if tried[0] < QUICK_S:
-                tried += [one(me, all_reduce, size_bytes, options).time_s for _ in range(2)]
-            trials[name][chunk_bytes] = min(tried)
-        best = min(trials[name], key=trials[name].__getitem__)
-        all_reduce.chunk_bytes = best
-        show(f"{size_bytes / 1e6:g} MB {name}: {1000 * trials[name][best]:.4g} ms with chunks of {best / 1e6:.3g} MB")
-    shots: dict[str, list[Shot]] = {name: [] for name in built}
-    for _ in range(options.repeats):
-        for name, (all_reduce, _) in built.items():
-            shots[name].append(one(me, all_reduce, size_bytes, options))
-    return [
-        row(me, name, size_bytes, all_reduce.chunk_bytes, trials[name], shots[name], options)
-        for name, (all_reduce, _) in built.items()
-    ]
+def at_size(me: "Workers", name: str, all_reduce: "AllReduce", size_bytes: int, options: argparse.Namespace) -> Row:
+    """Sweep the chunk sizes, then measure the best."""
+    trials: dict[int, float] = {}
+    for chunk_bytes in chunks(name, size_bytes, options.chunks):
+        all_reduce.chunk_bytes = chunk_bytes
+        tried = several(me, all_reduce, size_bytes, 1, options)
+        if tried[0].time_s < QUICK_S:
+            tried += several(me, all_reduce, size_bytes, 3, options)
+        trials[chunk_bytes] = min(shot.time_s for shot in tried)
+    best = min(trials, key=trials.__getitem__)
+    all_reduce.chunk_bytes = best
+    found = row(me, name, size_bytes, trials, several(me, all_reduce, size_bytes, options.repeats, options), options)
+    if me.is_head:
+        words = f"{name}, {size_bytes / 1e6:g} MB: {1000 * found.time_s:.4g} ms with chunks of {best / 1e6:.3g} MB"
+        print(words, file=sys.stderr, flush=True)
+    return found
 
 
 def chunks(name: str, size_bytes: int, words: str) -> list[int]:
@@ -191,7 +177,7 @@ def chunks(name: str, size_bytes: int, words: str) -> list[int]:
         return [size_bytes]  # the backend cuts by itself
     if words != "sweep":
         return [round(float(word) * 1e6) for word in words.split(",")]
-    divisors = [by for by in DIVISORS if by >= 4] if size_bytes >= LARGE_BYTES else DIVISORS
+    divisors = [by for by in DIVISORS if by in (8, 16, 32)] if size_bytes >= LARGE_BYTES else DIVISORS
     return [-(-size_bytes // by) for by in divisors if by == 1 or size_bytes // by >= SMALLEST_CHUNK_BYTES]
 
 
@@ -202,8 +188,14 @@ class Shot:
         self.time_s, self.cpu_s, self.link_bytes, self.wrong = time_s, cpu_s, link_bytes, wrong
 
 
-def one(me: "Workers", all_reduce: "AllReduce", size_bytes: int, options: argparse.Namespace) -> Shot:
-    """Average one bucket of known numbers; all workers get the same figures."""
+def several(
+    me: "Workers", all_reduce: "AllReduce", size_bytes: int, count: int, options: argparse.Namespace
+) -> list[Shot]:
+    """Average a bucket of known numbers `count` times in a row, as nccl-tests does; all workers get the same figures.
+
+    One more goes before: a connection that has been idle starts slowly. After the first the bucket holds the mean
+    already, and must go on to do so.
+    """
     import torch
     import torch.distributed as dist
 
@@ -213,28 +205,35 @@ def one(me: "Workers", all_reduce: "AllReduce", size_bytes: int, options: argpar
     numbers = torch.arange(size_bytes // wire.itemsize, device=me.device) % 251
     bucket = (numbers + me.rank % 8).to(wire)
     expected = (numbers + sum(rank % 8 for rank in range(me.world_size)) / me.world_size).to(torch.float32)
+    all_reduce(bucket if size_bytes < LARGE_BYTES else bucket[: SMALL_BYTES // wire.itemsize].clone()).wait()
+    sent = _sent(me, options.interface)
+    figures = []
+    for _ in range(count):
+        dist.barrier(group=me.control)
+        cpu_s, began = _cpu_s(), time.perf_counter()
+        all_reduce(bucket).wait()
+        if me.device.type == "cuda":
+            torch.cuda.synchronize(me.device)
+        figures.append([time.perf_counter() - began, _cpu_s() - cpu_s])
     dist.barrier(group=me.control)
-    sent, cpu_s, began = _sent(me, options.interface), _cpu_s(), time.perf_counter()
-    all_reduce(bucket).wait()
-    if me.device.type == "cuda":
-        torch.cuda.synchronize(me.device)
-    took_s = time.perf_counter() - began
-    dist.barrier(group=me.control)
-    cpu_s, sent = _cpu_s() - cpu_s, _sent(me, options.interface) - sent
+    sent = _sent(me, options.interface) - sent
     tolerance = 256 * torch.finfo(wire).eps * me.world_size
     wrong = (bucket.to(torch.float32) - expected).abs().gt(tolerance).sum().item()
-    greatest = torch.tensor([took_s, float(sent)], dtype=torch.float64)
-    sums = torch.tensor([cpu_s, float(wrong)], dtype=torch.float64)
-    dist.all_reduce(greatest, dist.ReduceOp.MAX, group=me.control)
+    times_s = torch.tensor([time_s for time_s, _ in figures] + [sent / count], dtype=torch.float64)
+    sums = torch.tensor([cpu_s for _, cpu_s in figures] + [float(wrong)], dtype=torch.float64)
+    dist.all_reduce(times_s, dist.ReduceOp.MAX, group=me.control)
     dist.all_reduce(sums, group=me.control)
-    return Shot(greatest[0].item(), sums[0].item(), greatest[1].item(), sums[1].item())
+    link_bytes, wrong = times_s[-1].item(), sums[-1].item()
+    return [
+        Shot(time_s, cpu_s, link_bytes, wrong)
+        for time_s, cpu_s in zip(times_s[:-1].tolist(), sums[:-1].tolist(), strict=True)
+    ]
 
 
 def row(
     me: "Workers",
     name: str,
     size_bytes: int,
-    chunk_bytes: int,
     trials: dict[int, float],
     shots: Sequence[Shot],
     options: argparse.Namespace,
@@ -257,7 +256,7 @@ def row(
         cpu_share=statistics.median(shot.cpu_s / (shot.time_s * _cores(me)) for shot in shots),
         theory_bytes=theory_bytes(me, name, size_bytes),
         grid=str(me.grid),
-        chunk_bytes=None if name == "native" else chunk_bytes,
+        chunk_bytes=None if name == "native" else min(trials, key=trials.__getitem__),
         sweep_s=trials,
         wrong=round(max(shot.wrong for shot in shots)),
     )

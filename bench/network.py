@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     parser.add_argument("--plot", type=Path, help="draw time over size at 100 Mbit/s into this file (.png or .svg)")
     parser.add_argument("--sizes", default="1,10,50", help="MB at 100 Mbit/s")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--algorithms", help="names, separated by commas; default: all")
     parser.add_argument("--no-peers", action="store_true", help="leave out Open MPI's own all-reduces")
     options = parser.parse_args(arguments)

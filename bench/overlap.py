@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithm", default="torus")
     parser.add_argument("--wire", default="fp32", choices=("fp16", "bf16", "fp32"))
-    parser.add_argument("--compute", type=float, default=1.2, help="computing takes so many times the averaging")
+    parser.add_argument("--compute", type=float, default=1.6, help="computing takes so many times the averaging")
     parser.add_argument("--rate", type=float, help="bit/s of a node's link, for the record")
     parser.add_argument("--interface")
     parser.add_argument("--json", type=Path, required=True)
@@ -62,7 +62,9 @@ def main(arguments: Sequence[str]) -> int:
     from bench import allreduce
     from pipeline import workers
 
-    me = allreduce.start(argparse.Namespace(backend="gloo", interface=options.interface, grid=None, timeout=300.0))
+    me = allreduce.start(
+        argparse.Namespace(backend="gloo", interface=options.interface, grid=None, timeout=300.0, rate=options.rate)
+    )
     found = measure(me, options)
     if me.is_head:
         options.json.write_text(json.dumps(found.as_json()))

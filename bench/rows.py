@@ -78,7 +78,7 @@ def print_rows(console: Console, title: str, rows: Sequence[Row]) -> None:
     """The table, by size and then by time."""
     console.print(title)
     table = Table()
-    table.add_column("all-reduce")
+    table.add_column("all-reduce", no_wrap=True)
     columns = ("size, MB", "type", "chunk, MB", "time, ms", "algbw, MB/s", "busbw, MB/s", "x bound")
     for name in (*columns, "link, x size", "theory", "own CPU", "wrong"):
         table.add_column(name, justify="right")

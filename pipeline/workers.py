@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -21,15 +21,20 @@ import torch.distributed as dist
 
 from pipeline.allreduce.communicators import Communicators
 from pipeline.config import Grid
-from pipeline.config.schema import SiteConfig
+from pipeline.config.schema import NetworkConfig, SiteConfig
 from pipeline.data.memory import NodeWorkers
 from pipeline.errors import UserError
+from pipeline.estimate.algorithms import legal_grids
+from pipeline.estimate.placement import as_network, listed
 from pipeline.heartbeat import Heartbeat
 
 PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "TORUS224_WORLD_SIZE")
 """Where launchers say how many processes they started."""
 
 PR_SET_PDEATHSIG = 1
+
+COMPARED_BYTES = 51e6
+"""Grids are compared by an all-reduce of ResNet-50's gradients in fp16."""
 
 SILENT_S = 60
 """NCCL ends a process at its time-out without a word on who is missing: it waits so much longer than the heartbeat."""
@@ -84,8 +89,13 @@ def die_with_launcher() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def check_world(size: int, grid: Grid, environment: dict[str, str]) -> None:
-    """Raise UserError unless the world has the grid's size and the one the launcher promised."""
+def check_world(
+    size: int, grid: Grid, environment: Mapping[str, str], legal_grids: Callable[[], str] | None = None
+) -> None:
+    """Raise UserError unless the world has the grid's size and the one the launcher promised.
+
+    legal_grids: lists the grids for `size` workers, for the line; None: all there are, by their rows.
+    """
     for name in PROMISES:
         promised = environment.get(name, "")
         if promised.isdigit() and int(promised) > 1 and size == 1:
@@ -97,7 +107,7 @@ def check_world(size: int, grid: Grid, environment: dict[str, str]) -> None:
     if size == grid.workers:
         return
     sides = [(rows, size // rows) for rows in range(1, size + 1) if size % rows == 0]
-    possible = ", ".join(f"{rows}x{columns}" for rows, columns in sides)
+    possible = legal_grids() if legal_grids else ", ".join(f"{rows}x{columns}" for rows, columns in sides)
     raise UserError(
         f"{size} processes were started and the grid {grid} needs {grid.workers}; start {grid.workers}, "
         f"or for {size} take one of the grids {possible}"
@@ -119,6 +129,13 @@ def node_by_node(found: Sequence[tuple[int, int]]) -> tuple[list[int], tuple[tup
     return ranks, tuple(map(tuple, nodes.values()))
 
 
+def best_first(layout: Sequence[Sequence[int]], network: NetworkConfig) -> str:
+    """The legal grids of workers that lie on nodes like this, best first by the model of the network."""
+    node_of_rank = [node for node, ranks in enumerate(layout) for _ in ranks]
+    grids = legal_grids(len(node_of_rank), node_of_rank, as_network(network), COMPARED_BYTES)
+    return f"{listed(grids)} (a torus all-reduce of {COMPARED_BYTES / 1e6:g} MB by the model)"
+
+
 def start(site: SiteConfig, grid: Grid, timeout_s: float) -> Workers:
     """Start MPI and, from it, torch.distributed; every rank of the job calls it once.
 
@@ -127,9 +144,9 @@ def start(site: SiteConfig, grid: Grid, timeout_s: float) -> Workers:
     from mpi4py import MPI  # starts MPI: only a rank may import it
 
     world = MPI.COMM_WORLD
-    check_world(world.Get_size(), grid, dict(os.environ))
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
     ranks, layout = node_by_node(world.allgather((node.bcast(world.Get_rank()), node.Get_rank())))
+    check_world(world.Get_size(), grid, os.environ, lambda: best_first(layout, site.network))
     interface = site.interface or ("lo" if len(layout) == 1 else "")  # loopback needs no resolvable host name
     if interface:
         for backend in ("GLOO", "NCCL"):

@@ -3,9 +3,10 @@
 import pytest
 
 from pipeline.config import Grid
+from pipeline.config.schema import LinkConfig, NetworkConfig
 from pipeline.errors import UserError
 from pipeline.train import launched_rank
-from pipeline.workers import check_world, node_by_node
+from pipeline.workers import best_first, check_world, node_by_node
 
 
 def test_the_grids_world_passes() -> None:
@@ -51,3 +52,12 @@ def test_the_first_rank_stays_the_first_and_each_node_has_neighbours(nodes: list
     assert [rank for node in layout for rank in node] == list(range(len(nodes)))
     for place, ranks_there in zip(dict.fromkeys(nodes), layout, strict=True):
         assert {ranks[launched] for launched, node in enumerate(nodes) if node == place} == set(ranks_there)
+
+
+def test_legal_grids_are_listed_best_first_by_the_network() -> None:
+    # Two nodes of four workers: rings of eight cross the slow link with the whole bucket,
+    # columns of two with a quarter of it each.
+    network = NetworkConfig(LinkConfig(50.0, 1.0), LinkConfig(1.0, 3.0))
+    words = best_first(((0, 1, 2, 3), (4, 5, 6, 7)), network)
+    assert words.startswith("2x4 (")
+    assert {"1x8", "4x2", "8x1"} <= set(words.replace("(", " ").split())
