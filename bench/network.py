@@ -23,6 +23,7 @@ from bench.emulated_hosts import EmulatedHosts, mpirun_command
 from bench.overlap import Overlap
 from bench.rows import Row, print_rows, print_sweep
 from jobs import local
+from pipeline.config.checks import ALL_REDUCES
 from pipeline.errors import UserError
 
 NODES, WORKERS_PER_NODE = 4, 4
@@ -60,6 +61,8 @@ def measure(options: argparse.Namespace) -> tuple[list[Row], list[Overlap]]:
             rows += mpi_peers.measure(hosts, WORKERS_PER_NODE, sizes_bytes, repeats=options.repeats)
         overlaps = [overlap(hosts, algorithm) for algorithm in ("torus", "native")]
     with EmulatedHosts(NODES, 200e6, round_trip_s=0.010) as hosts:
+        if not options.algorithms:
+            words += ["--algorithms", ",".join((*ALL_REDUCES, "ring-ahead"))]
         rows += ours(hosts, ["--sizes", "0.4", *words])
     return rows, overlaps
 
