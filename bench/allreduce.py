@@ -174,8 +174,8 @@ def at_size(me: "Workers", name: str, all_reduce: "AllReduce", size_bytes: int, 
 
 
 def best_chunk(trials: Mapping[int, float]) -> int:
-    """The largest chunk that took within 2 % of the least; of two as good ones the one with fewer messages."""
-    return max(chunk for chunk, time_s in trials.items() if time_s <= 1.02 * min(trials.values()))
+    """The largest chunk that took within 1 % of the least; of two as good ones the one with fewer messages."""
+    return max(chunk for chunk, time_s in trials.items() if time_s <= 1.01 * min(trials.values()))
 
 
 def chunks(name: str, size_bytes: int, words: str) -> list[int]:

@@ -133,7 +133,7 @@ def heading(row: Row) -> str:
     delay = f", {2000 * row.delay_s:g} ms round trip" if row.delay_s else ""
     return (
         f"{row.nodes} nodes x {row.workers_per_node} workers, ranks node by node, TCP, {rate}{delay}; "
-        f"medians of {row.repeats}"
+        f"medians of {row.repeats} and more"
     )
 
 
