@@ -8,6 +8,7 @@ the slowest worker's time from a barrier on. Outside a launcher it starts four w
 
 import argparse
 import json
+import math
 import os
 import resource
 import statistics
@@ -73,6 +74,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Start the workers where there are none, measure; returns the exit code."""
     options = parse(arguments)
+    try:
+        check(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     if not any(name in os.environ for name in WORLDS):
         command = local.launch_command(4, [sys.executable, "-m", "bench.allreduce", *arguments])
         return subprocess.run(command, check=False, env=local.environment() | {"OMP_NUM_THREADS": "1"}).returncode
@@ -88,6 +94,54 @@ def main(arguments: list[str]) -> int:
 
     workers.stop(me.heartbeat)
     return 0
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise UserError for the first option that cannot be used, before anything starts."""
+    algorithms(options.algorithms)
+    sizes_mb("--sizes", options.sizes)
+    if options.chunks != "sweep":
+        sizes_mb("--chunks", options.chunks)
+    if options.grid:
+        grid(options.grid, 1, 1)
+    if options.repeats < 1:
+        raise UserError(f"--repeats {options.repeats}: must be at least 1")
+    for name in ("rate", "timeout"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value < math.inf:
+            raise UserError(f"--{name} {value}: must be above 0")
+    check_files(options.json, options.plot)
+
+
+def check_files(rows: Path | None, plot: Path | None) -> None:
+    """Raise UserError where the files of a bench could not be written at its end."""
+    for option, path in (("--json", rows), ("--plot", plot)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UserError(f"{option} {path}: there is no folder {path.absolute().parent}")
+    if plot is not None and plot.suffix not in (".png", ".svg"):
+        raise UserError(f"--plot {plot}: a name that ends in .png or .svg is asked for")
+
+
+def algorithms(words: str) -> list[str]:
+    """Names of all-reduces as tables have them; raises UserError for one that there is not."""
+    names = [name.strip().replace("ring-ahead", RING_AHEAD) for name in words.split(",")]
+    unknown = [name for name in names if name not in (*ALL_REDUCES, RING_AHEAD)]
+    if unknown:
+        raise UserError(
+            f"--algorithms {unknown[0]}: no such all-reduce; there are {', '.join(ALL_REDUCES)}, ring-ahead"
+        )
+    return names
+
+
+def sizes_mb(option: str, words: str) -> list[float]:
+    """Sizes in MB; raises UserError for words that are none. At least 100 bytes, at most 100 GB."""
+    try:
+        sizes = [float(word) for word in words.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or not all(1e-4 <= size <= 1e5 for size in sizes):
+        raise UserError(f"{option} {words}: sizes in MB are asked for, 0.0001 to 100000, as 0.1,1,10")
+    return sizes
 
 
 def start(options: argparse.Namespace) -> "Workers":
@@ -123,14 +177,8 @@ def grid(words: str | None, size: int, on_node: int) -> Grid:
 
 def measure(me: "Workers", options: argparse.Namespace) -> list[Row]:
     """Every algorithm at every size; all workers get the same rows."""
-    names = [name.strip().replace("ring-ahead", RING_AHEAD) for name in options.algorithms.split(",")]
-    unknown = [name for name in names if name not in (*ALL_REDUCES, RING_AHEAD)]
-    if unknown:
-        raise UserError(
-            f"--algorithms {unknown[0]}: no such all-reduce; there are {', '.join(ALL_REDUCES)}, ring-ahead"
-        )
     rows: list[Row] = []
-    for name in names:
+    for name in algorithms(options.algorithms):
         all_reduce, close = make(name, me, options)
         rows += [at_size(me, name, all_reduce, round(float(size) * 1e6), options) for size in options.sizes.split(",")]
         all_reduce.close()

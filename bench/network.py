@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import mpi_peers
-from bench.allreduce import COLUMNS
+from bench.allreduce import COLUMNS, algorithms, check_files, sizes_mb
 from bench.emulated_hosts import EmulatedHosts, mpirun_command
 from bench.overlap import Overlap
 from bench.rows import Row, print_rows, print_sweep
@@ -40,6 +40,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--no-peers", action="store_true", help="leave out Open MPI's own all-reduces")
     options = parser.parse_args(arguments)
     try:
+        sizes_mb("--sizes", options.sizes)
+        if options.algorithms:
+            algorithms(options.algorithms)
+        if options.repeats < 1:
+            raise UserError(f"--repeats {options.repeats}: must be at least 1")
+        check_files(options.json, options.plot)
         rows, overlaps = measure(options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
