@@ -81,7 +81,7 @@ bench-step: $(VENV)/.complete $(SAMPLE)  ## the trainer's step against a bare lo
 
 .PHONY: bench-allreduce
 bench-allreduce: $(VENV)/.complete  ## all all-reduces between four workers on this machine: JSON=FILE PLOT=FILE
-	@$(BIN)/python -m bench.allreduce $(bench-files)
+	@$(BIN)/python -m bench.allreduce $(bench-files) $(if $(filter bench-allreduce,$(MAKECMDGOALS)),$(ARGS))
 
 .PHONY: bench-network
 bench-network: $(VENV)/.complete  ## all all-reduces on emulated hosts with shaped links (root): JSON=FILE PLOT=FILE ARGS=

@@ -15,9 +15,10 @@ import statistics
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 
@@ -28,6 +29,7 @@ from pipeline.config import Grid
 from pipeline.config.checks import ALL_REDUCES, WIRES
 from pipeline.config.schema import LinkConfig, NetworkConfig, SiteConfig
 from pipeline.errors import UserError
+from pipeline.train import launched_rank
 
 if TYPE_CHECKING:
     from pipeline.allreduce.contract import AllReduce
@@ -85,15 +87,24 @@ def main(arguments: list[str]) -> int:
     try:
         me = start(options)
         rows = measure(me, options)
+        if me.is_head:
+            report(rows, options)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        os._exit(1)  # MPI's own exit handler would wait for ranks that never come
-    if me.is_head:
-        report(rows, options)
+        leave(f"error: {error}")
+    except Exception:
+        leave(traceback.format_exc())
     from pipeline import workers
 
     workers.stop(me.heartbeat)
     return 0
+
+
+def leave(words: str) -> NoReturn:
+    """End this rank, and with it all; the first one has the word where all would say the same."""
+    if launched_rank(os.environ):
+        time.sleep(2)
+    print(words, file=sys.stderr, flush=True)
+    os._exit(1)  # MPI's own exit handler would wait for ranks that never come
 
 
 def check(options: argparse.Namespace) -> None:

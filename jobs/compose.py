@@ -42,6 +42,7 @@ def register() -> None:
 
 def compose(overrides: Sequence[str]) -> Config:
     """Compose conf/ with `overrides` and check it."""
+    check_words(overrides)
     register()
     try:
         if GlobalHydra.instance().is_initialized():
@@ -50,6 +51,13 @@ def compose(overrides: Sequence[str]) -> Config:
             return to_config(hydra.compose("config", list(overrides)))
     except REFUSALS as error:
         raise UserError(explain(error, overrides)) from None
+
+
+def check_words(overrides: Sequence[str]) -> None:
+    """Raise UserError for an override that OmegaConf would stumble over: a key below a group that may be null."""
+    for word in overrides:
+        if word.lstrip("+~").startswith("site.network.rack") and not word.endswith("=null"):
+            raise UserError(f"{word}: a rack is given whole, in a site's file (conf/site/), not in ARGS")
 
 
 def to_config(tree: DictConfig) -> Config:

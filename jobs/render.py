@@ -3,6 +3,7 @@
 Prints its header, its job script and its resolved configuration; makes no folder. Torch-free.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -41,4 +42,10 @@ def grids(config: Config, plan: Plan) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_DONE
+    sys.exit(code)

@@ -61,7 +61,10 @@ def main() -> int:
     if refused:
         return fail(f"{refused}: Hydra's own folders are not used; a run's folder is run.dir")
     try:
+        compose.check_words(sys.argv[1:])
         task()
+    except UserError as error:
+        return fail(str(error))
     except BrokenPipeError:  # whoever read our output has gone; the run itself is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except compose.REFUSALS as error:

@@ -86,7 +86,7 @@ class Averager:
             "nodes": [len(node) for node in self._communicators.nodes],
             "wire": self._config.wire,
             "bucket_bytes": [size * wire.itemsize for size in self._settled],
-            "chunk_bytes": self.chunk_bytes,
+            "chunk_bytes": min(self.chunk_bytes, max(self._settled, default=0) * wire.itemsize),
             "backend": self._communicators.backend,
             "warning": warning(
                 self._communicators.grid,
@@ -160,7 +160,7 @@ class Averager:
         """Time every candidate on buckets of these sizes; all workers get the same figures, so they agree."""
         buckets = [torch.zeros(size, device=self._device) for size in sizes]
         found = []
-        for name in self._config.candidates:
+        for name in dict.fromkeys(self._config.candidates):
             communicators = self._communicators.fresh()
             options = self.options(name, max(sizes, default=0))
             candidate = build(name, communicators, options, self._device)

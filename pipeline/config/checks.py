@@ -52,7 +52,9 @@ def _check_choices(config: Config) -> None:
     for candidate in config.allreduce.candidates:
         _one_of("allreduce.candidates", candidate, ALL_REDUCES)
     if config.allreduce.name == "auto" and not config.allreduce.candidates:
-        raise UserError(f"allreduce.candidates is empty, so there is nothing to measure; name some of {ALL_REDUCES}")
+        raise UserError(
+            f"allreduce.candidates is empty, so there is nothing to measure; name some of {', '.join(ALL_REDUCES)}"
+        )
     _one_of("allreduce.wire", config.allreduce.wire, WIRES)
     _one_of("model.name", config.model.name, MODELS)
     _one_of("precision.compute", config.precision.compute, COMPUTE)
@@ -100,6 +102,8 @@ def _check_upper_bounds(config: Config) -> None:
         "seed": (config.seed, 2**63 - 1),
         "precision.loss_scale": (config.precision.loss_scale, 2.0**64),
         "data.image_size": (config.data.image_size, 4096),
+        "allreduce.chunk_kb": (config.allreduce.chunk_kb, 2**30),
+        "allreduce.ring_from_kb": (config.allreduce.ring_from_kb, 2**30),
         "site.threads_per_worker": (config.site.threads_per_worker, 1024),
     }
     for name, (number, most) in at_most.items():

@@ -10,6 +10,7 @@ from pipeline.errors import UserError
 
 REFUSED = {
     "optim.lrr=2": "unknown key optim.lrr; did you mean optim.lr?",
+    "site.network.rack.gb_per_s=3": "site.network.rack.gb_per_s=3: a rack is given whole, in a site's file",
     "seeed=3": "unknown key seeed; did you mean seed?",
     "+optim.momentun=3": "unknown key optim.momentun; did you mean optim.momentum?",
     "lr=3": "unknown key lr; did you mean optim.lr?",
