@@ -114,6 +114,13 @@ def check_world(
     )
 
 
+def check_interface(interface: str) -> None:
+    """Raise UserError where this node has no such network interface."""
+    found = [name for _, name in socket.if_nameindex()]
+    if interface not in found:
+        raise UserError(f"{socket.gethostname()} has no network interface {interface}; it has {', '.join(found)}")
+
+
 def node_by_node(found: Sequence[tuple[int, int]]) -> tuple[list[int], tuple[tuple[int, ...], ...]]:
     """Number ranks anew so that those of a node follow each other.
 
@@ -149,6 +156,7 @@ def start(site: SiteConfig, grid: Grid, timeout_s: float) -> Workers:
     check_world(world.Get_size(), grid, os.environ, lambda: best_first(layout, site.network))
     interface = site.interface or ("lo" if len(layout) == 1 else "")  # loopback needs no resolvable host name
     if interface:
+        check_interface(interface)
         for backend in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{backend}_SOCKET_IFNAME", interface)
     store = _store(world, "127.0.0.1" if len(layout) == 1 else socket.getfqdn())

@@ -6,7 +6,7 @@ from pipeline.config import Grid
 from pipeline.config.schema import LinkConfig, NetworkConfig
 from pipeline.errors import UserError
 from pipeline.train import launched_rank
-from pipeline.workers import best_first, check_world, node_by_node
+from pipeline.workers import best_first, check_interface, check_world, node_by_node
 
 
 def test_the_grids_world_passes() -> None:
@@ -61,3 +61,9 @@ def test_legal_grids_are_listed_best_first_by_the_network() -> None:
     words = best_first(((0, 1, 2, 3), (4, 5, 6, 7)), network)
     assert words.startswith("2x4 (")
     assert {"1x8", "4x2", "8x1"} <= set(words.replace("(", " ").split())
+
+
+def test_an_interface_that_is_not_there_is_told_with_those_that_are() -> None:
+    check_interface("lo")
+    with pytest.raises(UserError, match=r"has no network interface nosuch; it has .*\blo\b"):
+        check_interface("nosuch")
