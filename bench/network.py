@@ -124,7 +124,7 @@ def report(rows: Sequence[Row], overlaps: Sequence[Overlap], options: argparse.N
             console.print(latency_words(some))
     print_overlaps(console, overlaps)
     if options.json:
-        found = [row.as_json() for row in rows] + [one.as_json() | {"bench": "overlap"} for one in overlaps]
+        found = [row.as_json() for row in rows] + [one.as_json() for one in overlaps]
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     if options.plot:
         from bench.plot import draw

@@ -49,7 +49,10 @@ class Overlap:
         return self.exposed_s / self.communication_s
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"exposed_share": self.exposed_share}
+        """Every field, with those that all rows of a bench have."""
+        common = {"bench": "overlap", "size_bytes": self.model_bytes, "time_s": self.communication_s, "delay_s": 0.0}
+        unknown = dict.fromkeys(("bound_s", "link_bytes", "cpu_share"))
+        return asdict(self) | common | unknown | {"exposed_share": self.exposed_share}
 
 
 def main(arguments: Sequence[str]) -> int:
