@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -247,11 +248,16 @@ def chunks(name: str, size_bytes: int, words: str) -> list[int]:
     return [-(-size_bytes // by) for by in divisors if by == 1 or size_bytes // by >= SMALLEST_CHUNK_BYTES]
 
 
+@dataclass(frozen=True)
 class Shot:
     """One all-reduce: what the slowest worker took, and what all of them used."""
 
-    def __init__(self, time_s: float, cpu_s: float, link_bytes: float, wrong: float) -> None:
-        self.time_s, self.cpu_s, self.link_bytes, self.wrong = time_s, cpu_s, link_bytes, wrong
+    time_s: float
+    cpu_s: float
+    link_bytes: float
+    """Of the busiest node's link."""
+    wrong: float
+    """Elements that are not the mean."""
 
 
 def several(

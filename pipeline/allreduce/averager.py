@@ -47,14 +47,18 @@ class Averager:
         self.measured: tuple[Measured, ...] = ()
         """What `auto` measured, quickest first."""
         self._build()
-        self._sizes: list[int] = []
+        self._sizes: list[int] | None = []
+        """Of the buckets since they were last taken; None once they are settled: a run has millions."""
 
     def __call__(self, bucket: Tensor, *, last: bool = True) -> torch.futures.Future[Tensor]:
-        self._sizes.append(bucket.numel())
+        if self._sizes is not None:
+            self._sizes.append(bucket.numel())
         return self._all_reduce(bucket, last=last)
 
     def take_sizes(self) -> list[int]:
-        """Elements of every bucket since the last call."""
+        """Elements of every bucket since the last call, until `settle`."""
+        if self._sizes is None:
+            return []
         sizes, self._sizes = self._sizes, []
         return sizes
 
@@ -63,7 +67,7 @@ class Averager:
 
         sizes: elements of every bucket. group: all workers. chosen: what `auto` took when the run began; None: measure.
         """
-        self._settled = list(sizes)
+        self._settled, self._sizes = list(sizes), None
         if self._config.name == AUTO:
             if chosen is None:
                 self.measured = self._measure(sizes, group)
@@ -159,13 +163,14 @@ class Averager:
     def _measure(self, sizes: Sequence[int], group: dist.ProcessGroup) -> tuple[Measured, ...]:
         """Time every candidate on buckets of these sizes; all workers get the same figures, so they agree."""
         buckets = [torch.zeros(size, device=self._device) for size in sizes]
+        candidates = dict.fromkeys(self._config.candidates)
+        budget_s = MEASURE_S / len(candidates)
         found = []
-        for name in dict.fromkeys(self._config.candidates):
+        for name in candidates:
             communicators = self._communicators.fresh()
             options = self.options(name, max(sizes, default=0))
             candidate = build(name, communicators, options, self._device)
             once = seconds(candidate, buckets, group, repeats=2)[-1]  # the first opens connections
-            budget_s = MEASURE_S / len(self._config.candidates)
             repeats = max(3, min(20, int(budget_s / max(once, 1e-9))))
             median_s = statistics.median(seconds(candidate, buckets, group, repeats))
             candidate.close()

@@ -74,6 +74,16 @@ def chunks(rank: int, store: dist.Store) -> dict[str, int]:
     return found
 
 
+def noted_sizes(rank: int, store: dist.Store) -> list[list[int]]:
+    """Taken twice after two buckets, before the averager is settled."""
+    made = make(rank, store, name="native")
+    for size in (10, 0):
+        made(torch.ones(size)).wait()
+    taken = [made.take_sizes(), made.take_sizes()]
+    made.close()
+    return taken
+
+
 def everything(rank: int, _: int, store: dist.Store) -> dict[str, Any]:
     measured = measure(rank, store)
     bucket = torch.full((10,), float(rank))
@@ -84,7 +94,8 @@ def everything(rank: int, _: int, store: dist.Store) -> dict[str, Any]:
         "times": [one.median_s for one in measured.measured],
         "description": measured.description(),
         "averaged": bucket.tolist(),
-        "sizes": [measured.take_sizes(), measured.take_sizes()],
+        "sizes": noted_sizes(rank, store),
+        "settled": measured.take_sizes(),
         "chunks": chunks(rank, store),
         "chosen": take_chosen(rank, store),
         "given": measure_given_times(rank, store),
@@ -123,6 +134,10 @@ def test_what_the_run_began_with_is_taken_without_measuring(found: list[dict[str
 
 def test_it_notes_the_sizes_of_buckets_since_they_were_last_asked_for(found: list[dict[str, Any]]) -> None:
     assert found[0]["sizes"] == [[10, 0], []]
+
+
+def test_a_settled_averager_notes_nothing_more(found: list[dict[str, Any]]) -> None:
+    assert found[0]["settled"] == []
 
 
 def test_chunks_are_those_asked_for_else_those_of_the_model_for_the_largest_bucket(found: list[dict[str, Any]]) -> None:
