@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import mpi_peers
-from bench.allreduce import COLUMNS, algorithms, check_files, sizes_mb
+from bench.allreduce import COLUMNS
+from bench.allreduce_options import algorithms, check_files, sizes_mb
 from bench.emulated_hosts import EmulatedHosts, mpirun_command
 from bench.overlap import Overlap
 from bench.rows import Row, print_rows, print_sweep
