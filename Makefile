@@ -1,7 +1,7 @@
 # Torus224. `make help` lists the targets.
 #
 # Variables: EXP=5 (1…6, reference, flash; a list for sweep), ARGS="optim.lr=2.0" (Hydra overrides), WORKERS=, NODES=,
-# SITE=, RESUME=runs/…, RUN=runs/….
+# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/….
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,7 +17,10 @@ SAMPLE := data/sample/manifest.json
 # EXP=5 is exp=exp5, EXP=reference is exp=reference, in lists too.
 experiments = $(shell printf '%s' '$(EXP)' | sed -E 's/(^|,) *([0-9]+)/\1exp\2/g')
 choices = $(if $(EXP),exp=$(experiments)) $(if $(SITE),site=$(SITE)) $(if $(WORKERS),workers=$(WORKERS)) \
-          $(if $(NODES),nodes=$(NODES)) $(if $(RESUME),run.resume=$(RESUME)) $(ARGS)
+          $(if $(NODES),nodes=$(NODES)) $(if $(RESUME),run.resume=$(RESUME)) \
+          $(if $(GROUP),site.account='$(GROUP)') $(if $(DATA),data.path='$(DATA)') \
+          $(if $(IMAGE),container.image='$(IMAGE)') $(ARGS)
+site = $(if $(SITE),,site=local)
 
 bench-files = $(if $(JSON),--json '$(JSON)') $(if $(PLOT),--plot '$(PLOT)')
 
@@ -48,15 +51,21 @@ $(SAMPLE): $(VENV)/.complete pipeline/data/sample.py pipeline/data/shards.py
 
 .PHONY: train
 train: $(VENV)/.complete $(SAMPLE)  ## train on this machine: EXP=5, ARGS=, or go on with RESUME=runs/…
-	@$(BIN)/python -m jobs.submit site=local $(choices)
+	@case '$(SITE)' in "" | local) ;; *) echo 'error: make train runs here; for the site $(SITE) take make submit' >&2; exit 1 ;; esac
+	$(BIN)/python -m jobs.submit $(site) $(choices)
 
 .PHONY: render
-render: $(VENV)/.complete  ## show a run without starting it: header, job script, configuration; EXP=5 ARGS=
-	@$(BIN)/python -m jobs.render site=local $(choices)
+render: $(VENV)/.complete  ## show a run without starting it: header, job script, configuration; EXP=5 SITE= NODES= ARGS=
+	@$(BIN)/python -m jobs.render $(site) $(choices)
+
+.PHONY: submit
+submit: $(VENV)/.complete  ## give a run to a cluster's scheduler and return: EXP=5 SITE=abci3 NODES=16 GROUP= DATA= IMAGE=
+	@case '$(SITE)' in "" | local) echo 'error: name the cluster: make submit SITE=slurm (conf/site/ lists them); make train runs here' >&2; exit 1 ;; esac
+	$(BIN)/python -m jobs.submit $(choices)
 
 .PHONY: sweep
-sweep: $(VENV)/.complete $(SAMPLE)  ## a Hydra multirun on this machine: EXP=reference,2,5,6 ARGS=
-	@$(BIN)/python -m jobs.submit --multirun site=local $(choices)
+sweep: $(VENV)/.complete $(SAMPLE)  ## a Hydra multirun, here or at SITE=: EXP=reference,2,5,6 ARGS=
+	@$(BIN)/python -m jobs.submit --multirun $(site) $(choices)
 
 .PHONY: evaluate
 evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=runs/…

@@ -25,7 +25,7 @@ from bench.allreduce_options import RING_AHEAD, algorithms, check, grid, parse
 from bench.emulated_hosts import sent_from_here
 from bench.rows import Row, bound_s, print_rows, print_sweep
 from jobs import local
-from pipeline.config.schema import LinkConfig, NetworkConfig, SiteConfig
+from pipeline.config.site import LinkConfig, NetworkConfig, SiteConfig
 from pipeline.errors import UserError
 from pipeline.train import launched_rank
 

@@ -98,7 +98,8 @@ def measure(me: Any, options: argparse.Namespace) -> Overlap:
 
     from pipeline.allreduce.averager import Averager
     from pipeline.allreduce.hook import register
-    from pipeline.config.schema import AllReduceConfig, LinkConfig, NetworkConfig
+    from pipeline.config.schema import AllReduceConfig
+    from pipeline.config.site import LinkConfig, NetworkConfig
 
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))

@@ -5,7 +5,7 @@ Torch-free.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -24,6 +24,12 @@ from pipeline.errors import UserError, nearest
 REFUSALS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 """What Hydra, OmegaConf and YAML raise for a configuration that they do not take."""
 
+FREE = ("site.environment.",)
+"""Below these, keys are the user's own."""
+
+MISSING_BY_MAKE = {"site.account": "GROUP=", "data.path": "DATA=", "container.image": "IMAGE="}
+"""What only the user knows, and how make is told."""
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONF = REPOSITORY / "conf"
 
@@ -40,17 +46,30 @@ def register() -> None:
         store.store(name="user", node={})
 
 
-def compose(overrides: Sequence[str]) -> Config:
-    """Compose conf/ with `overrides` and check it."""
+def compose(overrides: Sequence[str], *, stand_ins: Mapping[str, str] | None = None) -> Config:
+    """Compose conf/ with `overrides` and check it.
+
+    stand_ins: what to take for keys that nobody gave a value, where a run is only looked at.
+    """
     check_words(overrides)
     register()
     try:
         if GlobalHydra.instance().is_initialized():
-            return to_config(hydra.compose("config", list(overrides)))
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            return to_config(hydra.compose("config", list(overrides)))
+            tree = hydra.compose("config", list(overrides))
+        else:
+            with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+                tree = hydra.compose("config", list(overrides))
+        for key in missing(tree):
+            if stand_ins and key in stand_ins:
+                OmegaConf.update(tree, key, stand_ins[key])
+        return to_config(tree)
     except REFUSALS as error:
         raise UserError(explain(error, overrides)) from None
+
+
+def missing(tree: DictConfig) -> list[str]:
+    """Keys that nobody gave a value."""
+    return sorted(str(key) for key in OmegaConf.missing_keys(tree) if not str(key).startswith("hydra."))
 
 
 def check_words(overrides: Sequence[str]) -> None:
@@ -62,12 +81,15 @@ def check_words(overrides: Sequence[str]) -> None:
 
 def to_config(tree: DictConfig) -> Config:
     """The dataclass of a composed tree, resolved and checked."""
-    unknown = sorted(set(_dotted(OmegaConf.to_container(tree))) - set(keys()))
+    known = set(keys())
+    found = {key for key in _dotted(OmegaConf.to_container(tree)) if not key.startswith(FREE)}
+    unknown = sorted(found - known)
     if unknown:
         raise UserError(unknown_key(unknown[0]))
-    missing = sorted(str(key) for key in OmegaConf.missing_keys(tree) if not str(key).startswith("hydra."))
-    if missing:
-        raise UserError(f"{missing[0]} has no value; give one, as {missing[0]}=… in ARGS or in conf/user.yaml")
+    absent = missing(tree)
+    if absent:
+        how = "".join(f"{word}… or " for key, word in MISSING_BY_MAKE.items() if key == absent[0])
+        raise UserError(f"{absent[0]} has no value; give it by {how}{absent[0]}=… in ARGS, or in conf/user.yaml")
     try:
         config = cast(Config, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), tree)))
     except OmegaConfBaseException as error:

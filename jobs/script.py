@@ -1,11 +1,13 @@
-"""The parts of a job script, as text. A pure function of its arguments: no scheduler, no MPI, no torch is asked.
+"""The job script of a run, as text. A pure function of its arguments: no scheduler, no MPI, no torch is asked.
 
-The script is the host part of a run: it opens an attempt, starts the ranks by mpirun, hands USR2 on to them (save and
-stop), and writes their exit code last. Every word that comes from a configuration is quoted for the shell.
+The script is the host part of a run: it opens an attempt, starts the ranks, hands USR2 on to them (save and stop) and
+watches the clock, has the scheduler start the run again where that is due, and writes the exit code last. Every word
+that comes from a configuration is quoted for the shell.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.run_folder import RunFolder
@@ -20,51 +22,208 @@ SEGMENTS = "/dev/shm/torus224-mpi"
 """Open MPI's shared memory of a run lies in a folder of this name with the user's and the script's number behind it."""
 
 
+class Expansion(str):
+    """A word for the shell to expand, safe as it is: `"$attempt/hosts"`."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a script needs under a scheduler and not on this machine."""
+
+    directives: Sequence[str]
+    """Lines for the scheduler, whole, as `#SBATCH --nodes=2`."""
+    job_id: str
+    """Shell: sets job_id."""
+    hosts: str
+    """Shell: prints the job's hosts, one a line."""
+    start_again: str
+    """Shell: has the job started again; may set status."""
+    nodes: int
+    slots: int
+    """Ranks on each node."""
+    wall_time_s: int
+    lead_s: int
+    """Seconds before the end of the wall time at which ranks are asked to save."""
+    starts: int
+    """New starts that a run may have."""
+    chained: bool
+    """Whether the new starts are dependent jobs, submitted ahead."""
+    modules: Sequence[str] = ()
+    require: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Small programs to write into the attempt's folder, by name: shell text that is not expanded."""
+    term_saves: bool = False
+    """Whether ranks can save on TERM, as under srun."""
+
+
 def quote(words: Sequence[str | Path]) -> str:
     """A command line of which a shell makes exactly these words."""
-    return shlex.join(str(word) for word in words)
+    return " ".join(word if isinstance(word, Expansion) else shlex.quote(str(word)) for word in words)
 
 
-def render(*, folder: RunFolder, repository: Path, launch: Sequence[str], threads: int, title: str) -> str:
+def render(
+    *,
+    folder: RunFolder,
+    repository: Path,
+    launch: Sequence[str],
+    threads: int,
+    title: str,
+    environment: Mapping[str, str] | None = None,
+    start_timeout_s: int = 600,
+    batch: Batch | None = None,
+) -> str:
     """The script of a run.
 
-    launch: the command that starts all ranks, words. threads: CPU threads a rank.
+    launch: the command that starts all ranks, words. threads: CPU threads a rank. environment: more variables of the
+    ranks. batch: what a scheduler asks for; None: the script runs on this machine.
     """
-    environment = {**ENVIRONMENT_OF_A_RANK, "OMP_NUM_THREADS": str(threads)}
-    segments = shlex.quote(SEGMENTS)
-    exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in environment.items())
-    return f"""#!/bin/bash
-# {_comment(title)}
+    exports = {**ENVIRONMENT_OF_A_RANK, "OMP_NUM_THREADS": str(threads), **(environment or {})}
+    log = "" if batch is None else OUTPUT
+    blocks = [
+        _head(folder, repository, title, batch),
+        *([_guard()] if batch is not None and batch.chained else []),
+        _opening(batch),
+        log,
+        *([] if batch is None else _preparation(batch)),
+        _exports(exports, repository),
+        SEGMENTS_OF_A_MACHINE.format(segments=shlex.quote(SEGMENTS)) if batch is None else "",
+        _launch(launch, start_timeout_s, batch),
+        WAITING,
+    ]
+    return "\n".join(block.strip("\n") + "\n" for block in blocks if block)
+
+
+def _head(folder: RunFolder, repository: Path, title: str, batch: Batch | None) -> str:
+    directives = "".join(f"{line}\n" for line in batch.directives) if batch else ""
+    term = "as does TERM" if batch and batch.term_saves else "TERM ends them at once"
+    return f"""
+#!/bin/bash
+{directives}# {_comment(title)}
 # The same script starts the run again: ranks go on from its newest checkpoint.
-# USR2 makes the ranks save and stop (exit code 85); TERM ends them at once.
-set -u
+# USR2 makes the ranks save and stop (exit code 85); {term}.
+set -uo pipefail
 umask 077
 run_folder={shlex.quote(str(folder.path))}
 attempts=$run_folder/attempts
 cd {shlex.quote(str(repository))} || exit 1
 export HOME="${{HOME:-$run_folder}}"  # Open MPI does not start without one
 
-# One script a run folder: every process of the run inherits this lock.
+# One script a run folder: every process of the run inherits this lock. Some file systems of clusters have no locks
+# (any code but 1); then only the scheduler keeps two from running.
 exec 8< "$attempts" || exit 1
-flock --nonblock 8 || {{ echo "$run_folder is running already" >> "$run_folder/log/job.log"; exit 1; }}
+flock --nonblock 8
+[ "$?" != 1 ] || {{ echo "$run_folder is running already" >> "$run_folder/log/job.log"; exit 1; }}
+"""
 
-# Attempt N, opened before anything else. Until the ranks say that they are ready, USR2 would end them: a request to
-# stop is only noted then, and they look for it once they have said so.
+
+def _guard() -> str:
+    return """
+# A job that was submitted ahead has something to do only where the one before it saved, or could not say how it ended.
+if [ "${1:-}" = follow ]; then
+    last=-1
+    while [ -e "$attempts/$((last + 1))" ]; do last=$((last + 1)); done
+    [ ! -e "$run_folder/cancelled" ] || exit 0
+    case $(cat "$attempts/$last/exit" 2> /dev/null) in
+        "" | 85) ;;
+        *) exit 0 ;;
+    esac
+fi
+"""
+
+
+def _opening(batch: Batch | None) -> str:
+    """Opens the attempt, and says what is to happen on every way out."""
+    job_id = "job_id=$$" if batch is None else batch.job_id.strip("\n")
+    again = AGAIN_HERE if batch is None else AGAIN.format(starts=batch.starts)
+    start_again = "" if batch is None or batch.chained else _indented(batch.start_again)
+    term = "ask_to_save" if batch and batch.term_saves else "tell -TERM"
+    return f"""
+# Attempt N, opened before anything else; its exit code is written last, whatever ends this script.
 attempt=0
 while [ -e "$attempts/$attempt" ]; do attempt=$((attempt + 1)); done
-mkdir "$attempts/$attempt" || exit 1
+attempt=$attempts/$attempt
+mkdir "$attempt" || exit 1
+code=1
 launcher=
 waiting=1
-code=1
-tell() {{ waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2>/dev/null; }}
-trap 'waiting=1; : > "$attempts/$attempt/stop"; [ ! -e "$attempts/$attempt/ready" ] || tell -USR2' USR2
-trap 'tell -TERM' TERM INT HUP
-echo "$$" > "$attempts/$attempt/job_id"
+timers=()
+segments=
+fail() {{ mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }}
+after() {{  # SECONDS COMMAND...: in the background; it ends with this script, also one that was killed
+    (
+        end=$((SECONDS + $1))
+        shift
+        while [ "$SECONDS" -lt "$end" ]; do sleep 1; kill -0 $$ || exit; done
+        "$@"
+    ) 8<&- 9<&- > /dev/null 2>&1 &
+    timers+=("$!")
+}}
+{again.strip(chr(10))}
+finish() {{
+    trap '' USR2 TERM INT HUP
+    [ "${{#timers[@]}}" = 0 ] || kill "${{timers[@]}}" 2> /dev/null
+    [ -z "$segments" ] || rm -rf "$segments"
+    status=$code
+    start_again=no
+    ! is_to_start_again || start_again=yes
+    echo "$code" > "$attempt/exit"
+    if [ "$start_again" = yes ]; then
+        :
+{start_again}
+    fi
+    exit "$status"
+}}
+trap finish EXIT
+
+# Until the ranks say that they are ready, USR2 would end them: a request to stop is only noted then, and they look for
+# it once they have said so.
+tell() {{ waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2> /dev/null; }}
+ask_to_save() {{ waiting=1; : > "$attempt/stop"; [ ! -e "$attempt/ready" ] || tell -USR2; }}
+trap ask_to_save USR2
+trap '{term}' TERM INT HUP
+{job_id}
+echo "$job_id" > "$attempt/job_id"
 TORUS224_STARTED=$(date +%s.%N)
 export TORUS224_STARTED
-{exports}
-export PYTHONPATH={shlex.quote(str(repository))}
+"""
 
+
+AGAIN_HERE = "is_to_start_again() { false; }"
+
+AGAIN = """
+not_again() {{ echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }}
+is_to_start_again() {{
+    [ "$code" = 85 ] || {{ [ -e "$attempt/out_of_time" ] && [ "$code" -gt 128 ]; }} || return 1
+    [ ! -e "$run_folder/cancelled" ] || return 1
+    local starts
+    starts=$(cat "$run_folder/starts" 2> /dev/null || echo 0)
+    [ "$starts" -lt {starts} ] || {{ not_again "its {starts} new starts (site.requeue.max) are used up"; return 1; }}
+    echo "$((starts + 1))" > "$run_folder/starts"
+}}
+"""
+
+OUTPUT = """
+exec >> "$run_folder/log/job.log" 2>&1  # by itself: some schedulers show output only when the job has ended
+echo "job $job_id, attempt ${attempt##*/}, $(date '+%F %T %z'), on $(uname -n)"
+"""
+
+MODULES = """
+if ! command -v module > /dev/null; then
+    set +u  # the scripts of environment modules read variables that are not set
+    for init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh; do
+        [ ! -r "$init" ] || . "$init"
+    done
+    set -u
+fi
+load() {
+    command -v module > /dev/null || fail "this node has no module command, and the site loads the module $1"
+    set +u
+    module load "$1" || fail "module load $1 failed; \\`module avail\\` lists what there is"
+    set -u
+}
+"""
+
+SEGMENTS_OF_A_MACHINE = """
 # Open MPI's shared memory gets a folder of its own, so that nothing of it outlives the run. The lock is inherited by
 # every process of the run and so is free only when all are dead: what a killed run left is removed by the next one.
 segments={segments}-$UID
@@ -75,11 +234,10 @@ segments=$segments-$$
 mkdir -m 700 "$segments" || exit 1
 exec 9> "$segments/lock"
 flock --nonblock 9
-trap 'rm -rf "$segments"' EXIT
 export OMPI_MCA_btl_sm_backing_directory="$segments"
+"""
 
-{quote(launch)} 2>> "$run_folder/log/job.log" &
-launcher=$!
+WAITING = """
 # A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).
 while [ "$waiting" = 1 ]; do
     waiting=0
@@ -87,10 +245,64 @@ while [ "$waiting" = 1 ]; do
     status=$?
     [ "$status" = 127 ] || code=$status
 done
-echo "$code" > "$attempts/$attempt/exit"
 exit "$code"
+"""
+
+
+def _preparation(batch: Batch) -> list[str]:
+    """Modules, required variables, hosts and small programs of a batch job."""
+    blocks = []
+    if batch.modules:
+        blocks.append(MODULES + "".join(f"load {shlex.quote(module)}\n" for module in batch.modules))
+    if batch.require:
+        names = " ".join(batch.require)
+        blocks.append(
+            f'for name in {names}; do\n    [ -n "${{!name:-}}" ] || fail "$name has no value in this job, and the site '
+            'needs it; is this the right SITE?"\ndone\n'
+        )
+    blocks.append(HOSTS.format(hosts=batch.hosts.strip(), nodes=batch.nodes, slots=batch.slots))
+    for name, text in batch.files.items():
+        blocks.append(
+            f"cat > \"$attempt/{name}\" <<'END_OF_{name.upper()}'\n{text.strip(chr(10))}\nEND_OF_{name.upper()}\n"
+            f'chmod 700 "$attempt/{name}"\n'
+        )
+    return blocks
+
+
+HOSTS = """
+hosts() {{ {hosts}; }}
+hosts | sed 's/$/ slots={slots}/' > "$attempt/hosts" || fail "the job's hosts cannot be found out"
+granted=$(wc -l < "$attempt/hosts")
+[ "$granted" = {nodes} ] || fail "the scheduler granted $granted nodes and the run needs {nodes}"
+"""
+
+
+def _exports(exports: Mapping[str, str], repository: Path) -> str:
+    lines = [f"export {name}={quote([value])}" for name, value in exports.items()]
+    return "\n".join([*lines, f"export PYTHONPATH={shlex.quote(str(repository))}"]) + "\n"
+
+
+def _launch(launch: Sequence[str], start_timeout_s: int, batch: Batch | None) -> str:
+    """Starts the ranks, the clock of the wall time, and the watch over their start."""
+    clock = ""
+    if batch is not None:
+        clock = f"""
+# The scheduler's own warnings come early, late or never: this clock is ours.
+out_of_time() {{ : > "$attempt/out_of_time"; kill -USR2 $$; }}
+after {max(1, batch.wall_time_s - batch.lead_s)} out_of_time
+"""
+    redirected = ' 2>> "$run_folder/log/job.log"' if batch is None else ""
+    return f"""{clock.lstrip(chr(10))}
+{quote(launch)}{redirected} &
+launcher=$!
+hung() {{ [ -e "$attempt/ready" ] || {{ : > "$attempt/hung"; kill -TERM "$launcher"; }}; }}
+after {start_timeout_s} hung
 """
 
 
 def _comment(text: str) -> str:
     return " ".join(text.split())
+
+
+def _indented(lines: str) -> str:
+    return "\n".join(f"        {line}" if line else "" for line in lines.strip("\n").splitlines())

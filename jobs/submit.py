@@ -1,32 +1,25 @@
 """The one composing entry: `python -m jobs.submit exp=exp5 [OVERRIDE …]`, or `-m` for a Hydra multirun.
 
 An ordinary @hydra.main application, so that multirun and sweepers work as everywhere. It composes and checks conf/,
-makes the run folder, writes the script and, at site=local, runs it. Exit code: the run's own; of a multirun the worst.
+makes the run folder, writes the script and, at site=local, runs it; at a cluster's site it is given to the scheduler,
+when all runs of a multirun are made, and this program ends. Exit code: the run's own; of a multirun the worst.
 """
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from jobs import compose, environment, local
-from pipeline.config import Config, check_data, load, make_plan, save
-from pipeline.config.schema import keys
-from pipeline.config.stored import read_yaml
+from jobs import batch, compose, local, prepare
+from jobs.job import Job
 from pipeline.errors import UserError
 from pipeline.report.console import print_comparison
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder
-
-RESUMABLE = ("run.", "data.path", "data.prefetch_updates", "data.decoder_threads", "data.on_bad_sample")
-"""Keys that may differ when a run is gone on with: they change where and how long, not what. data.on_bad_sample too: a
-run that a bad sample ended can go on without it, as it would have from the start."""
 
 SEVERITY = {EXIT_DONE: 0, EXIT_SAVED: 1}
 """Of the codes of a multirun the worst is returned; any other code is worse than these."""
@@ -47,12 +40,13 @@ def main() -> int:
     compose.register()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to us; otherwise Hydra prints and exits by itself
     done: list[Done] = []
+    made: list[Job] = []
 
     @hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
     def task(tree: DictConfig) -> int:
         if done and done[-1].code == EXIT_SAVED:  # whoever stops a run of a sweep does not want those after it
             return EXIT_SAVED
-        done.append(run(tree, list(HydraConfig.get().overrides.task)))
+        done.append(run(tree, list(HydraConfig.get().overrides.task), made))
         return done[-1].code
 
     refused = next(
@@ -69,14 +63,18 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except compose.REFUSALS as error:
         return fail(compose.explain(error, sys.argv[1:]))
-    if len(done) > 1:
+    if made:
+        done += submit(made)
+    elif len(done) > 1:
         rows = [(str(one.folder), one.folder.read_result()) for one in done if one.folder]
         print_comparison(Console(highlight=False, width=None if sys.stdout.isatty() else 160), rows)
     return max((one.code for one in done), key=lambda code: SEVERITY.get(code, 2), default=EXIT_DONE)
 
 
-def run(tree: DictConfig, words: Sequence[str]) -> Done:
+def run(tree: DictConfig, words: Sequence[str], made: list[Job]) -> Done:
     """One run of the application: a new run folder, or an old one to go on with.
+
+    At a cluster's site its job is only made, and added to `made`.
 
     A mistake is printed here and becomes a code, so that a sweep goes on; raised, Hydra would add lines of its own.
     """
@@ -84,10 +82,13 @@ def run(tree: DictConfig, words: Sequence[str]) -> Done:
     try:
         resumed = OmegaConf.select(tree, "run.resume")
         if resumed:
-            folder, config = resume(str(resumed), words)
+            folder, config = prepare.resume(str(resumed), words)
         else:
             config = compose.to_config(tree)
-            folder = create(config, words)
+            if config.site.scheduler != "local":
+                made.append(batch.make(config, words, compose.REPOSITORY))
+                return Done(made[-1].folder, EXIT_DONE)
+            folder = prepare.create(config, words)
         result = folder.read_result()
         if result and result["complete"]:
             print(f"{folder}: nothing left to do, all {result['updates']:,} updates are done", flush=True)
@@ -101,75 +102,19 @@ def run(tree: DictConfig, words: Sequence[str]) -> Done:
     return Done(folder, code)
 
 
-def create(config: Config, words: Sequence[str]) -> RunFolder:
-    """A new run folder for `config`, with everything that its job needs."""
-    locate_data(config)
-    named = any(word.lstrip("+").startswith("run.dir=") for word in words)
-    folder = RunFolder.create(config.run.dir, rename=not named)
-    write(folder, config, words)
-    return folder
-
-
-def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
-    """An old run folder to go on with; `words` are put over those it was made with.
-
-    Raises UserError where that would make another run of it.
-    """
-    folder = RunFolder.open(path)
-    if folder.is_running():
-        raise UserError(f"{folder} is running; wait for its end, or stop it before it goes on elsewhere")
-    old = load(folder.config)
-    before = [str(word) for word in read_yaml(folder.overrides)]
-    forgotten = ("run.resume", "run.dir", "run.stop_after_epochs", "run.stop_after_updates")
-    merged = {_key(word): word for word in before if _key(word) not in forgotten}
-    merged |= {_key(word): word for word in words if _key(word) not in ("run.resume", "run.dir")}
-    config = compose.compose([*merged.values(), f"run.dir={json.dumps(old.run.dir)}"])
-    for key, (was, is_now) in differences(old, config).items():
-        if not key.startswith(RESUMABLE):
-            raise UserError(
-                f"{key} was {_shown(was)} in {folder} and is {_shown(is_now)} now; a run goes on as it began, "
-                "so start a new one"
-            )
-    locate_data(config)
-    write(folder, config, list(merged.values()))
-    return folder, config
-
-
-def locate_data(config: Config) -> None:
-    """Make data.path absolute, from the repository where ranks start, and check that there are shards."""
-    config.data.path = str(compose.REPOSITORY / config.data.path)
-    check_data(Path(config.data.path))
-
-
-def write(folder: RunFolder, config: Config, words: Sequence[str]) -> None:
-    """Put the configuration, the words it came from, the environment and the script into a run folder."""
-    save(config, folder.config)
-    OmegaConf.save(OmegaConf.create(list(words)), folder.overrides)
-    folder.environment.write_text(environment.describe(compose.REPOSITORY))
-    folder.script.write_text(local.script(config, make_plan(config), folder, compose.REPOSITORY))
-    folder.script.chmod(0o700)
-
-
-def differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
-    """Dotted keys whose values differ, with both values."""
-    trees = [OmegaConf.structured(old), OmegaConf.structured(new)]
-    pairs = {key: [OmegaConf.select(tree, key) for tree in trees] for key in keys()}
-    leaves = {key: pair for key, pair in pairs.items() if not isinstance(pair[0], DictConfig)}
-    return {key: (was, is_now) for key, (was, is_now) in leaves.items() if was != is_now}
+def submit(made: Sequence[Job]) -> list[Done]:
+    """Give the jobs to their scheduler, which tells of each."""
+    try:
+        batch.submit(made, made[0].folder.path.parent)
+    except UserError as error:
+        return [Done(None, fail(str(error)))]
+    return []
 
 
 def fail(line: str) -> int:
     """Say in one line what was wrong."""
     print(f"error: {line}", file=sys.stderr, flush=True)
     return EXIT_FAILED
-
-
-def _shown(value: object) -> str:
-    return "not given" if value is None else str(value)
-
-
-def _key(word: str) -> str:
-    return word.partition("=")[0].lstrip("+~")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
     job.sh            the job script                      environment.txt  packages, versions, commit, hosts
     log/              job.log and one file a rank         metrics.jsonl    a line an update, written by rank 0
     checkpoints/      update-000500.pt, …; model.pt       result.json      the outcome, once there is one
-    attempts/N/       job_id, ready, stop, totals.json, exit, errors/rank-R; evaluations.jsonl beside attempts/
+    attempts/N/       job_id, hosts, ready, stop, totals.json, exit, errors/rank-R; evaluations.jsonl beside attempts/
+    submissions.jsonl a line a job that was submitted     submission/      what submitit keeps of it
+    starts            how often it was started again      cancelled        a mark: it is not to be started again
     events/           the same for TensorBoard            validations.jsonl  a line a validation
     profile/          traces, where asked for             mlperf.log       the run as MLPerf's rules log it
     plots/            what `make plot` draws
@@ -16,6 +18,8 @@ be started again, anything else failed. Torch-free.
 import fcntl
 import json
 import os
+import time
+from collections.abc import Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -53,6 +57,10 @@ class RunFolder:
         self.result = self.path / "result.json"
         self.evaluations = self.path / "evaluations.jsonl"
         self.attempts = self.path / "attempts"
+        self.submissions = self.path / "submissions.jsonl"
+        self.submission = self.path / "submission"
+        self.starts = self.path / "starts"
+        self.cancelled = self.path / "cancelled"
 
     def __str__(self) -> str:
         """The path as a person at the current folder would write it."""
@@ -129,6 +137,42 @@ class RunFolder:
         numbers = [int(path.name) for path in self.attempts.glob("*") if path.name.isdigit()]
         return self.attempts / str(max(numbers)) if numbers else None
 
+    def exit_code(self, attempt: Path | None) -> int | None:
+        """What the script of an attempt wrote last; None before that, and where it could not."""
+        try:
+            return int((attempt / "exit").read_text()) if attempt else None
+        except (OSError, ValueError):
+            return None
+
+    def not_again(self, attempt: Path) -> str:
+        """Why an attempt that saved was not followed by another, in one line; empty where it said nothing."""
+        path = attempt / "not_again"
+        return " ".join(path.read_text().split()) if path.exists() else ""
+
+    def note_submission(self, scheduler: str, job_ids: Sequence[str]) -> None:
+        """Add a line for what was submitted: a job and those that wait for its end. The job script adds lines too."""
+        line = {"scheduler": scheduler, "job_ids": list(job_ids), "submitted_at": int(time.time())}
+        with self.submissions.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def job_ids(self) -> list[str]:
+        """The jobs of the newest submission, in order; empty where nothing was submitted."""
+        try:
+            latest = json.loads(self.submissions.read_text().splitlines()[-1])
+            return [str(job_id) for job_id in latest["job_ids"]]
+        except (OSError, ValueError, LookupError, TypeError):
+            return []
+
+    def last_words(self, log: Path) -> str:
+        """The last line of a log that is not empty; of a long log only the end is read."""
+        try:
+            with log.open("rb") as file:
+                file.seek(max(0, log.stat().st_size - 4096))
+                lines = file.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return next((" ".join(line.split()) for line in reversed(lines) if line.strip()), "")
+
     def errors(self) -> list[str]:
         """The lines that ranks of the newest attempt left before they stopped: the cause first.
 
@@ -136,7 +180,7 @@ class RunFolder:
         rank could say before it knew the cause, the earlier first.
         """
         attempt = self.latest_attempt()
-        paths = list((attempt / "errors").glob("rank-*")) if attempt else []
+        paths = list((attempt / "errors").glob("*")) if attempt else []
         paths.sort(key=lambda path: (SUFFIXES.index(path.suffix), path.stat().st_mtime_ns))
         return [path.read_text().strip() for path in paths]
 

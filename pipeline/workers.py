@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from pipeline.allreduce.communicators import Communicators
 from pipeline.config import Grid
-from pipeline.config.schema import NetworkConfig, SiteConfig
+from pipeline.config.site import NetworkConfig, SiteConfig
 from pipeline.data.memory import NodeWorkers
 from pipeline.errors import UserError
 from pipeline.estimate.algorithms import legal_grids

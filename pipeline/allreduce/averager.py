@@ -16,7 +16,8 @@ from pipeline.allreduce.communicators import Communicators
 from pipeline.allreduce.contract import AllReduce, CommunicationError
 from pipeline.allreduce.hook import WIRES, Options, build
 from pipeline.allreduce.measure import seconds
-from pipeline.config.schema import AllReduceConfig, NetworkConfig
+from pipeline.config.schema import AllReduceConfig
+from pipeline.config.site import NetworkConfig
 from pipeline.estimate.algorithms import best_chunk_bytes
 from pipeline.estimate.placement import as_network, warning
 

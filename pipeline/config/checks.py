@@ -4,13 +4,16 @@ Torch-free.
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from pipeline.config.choices import one_of
 from pipeline.config.plan import make_plan
-from pipeline.config.schema import Config, NetworkConfig
-from pipeline.errors import UserError, nearest
+from pipeline.config.schema import Config
+from pipeline.config.site import NetworkConfig
+from pipeline.config.site_checks import check_site
+from pipeline.errors import UserError
 
 OPTIMISERS = ("lars",)
 ALL_REDUCES = ("torus", "ring", "hierarchical", "hybrid", "multicolor", "tree", "native")
@@ -29,6 +32,7 @@ def check(config: Config) -> None:
     _check_finite(config)
     _check_numbers(config)
     _check_network(config.site.network)
+    check_site(config.site, config.container)
     _check_upper_bounds(config)
     _check_model(config)
     _check_stages(config)
@@ -47,21 +51,21 @@ def check_data(path: Path) -> None:
 
 
 def _check_choices(config: Config) -> None:
-    _one_of("optim.name", config.optim.name, OPTIMISERS)
-    _one_of("allreduce.name", config.allreduce.name, (*ALL_REDUCES, "auto"))
+    one_of("optim.name", config.optim.name, OPTIMISERS)
+    one_of("allreduce.name", config.allreduce.name, (*ALL_REDUCES, "auto"))
     for candidate in config.allreduce.candidates:
-        _one_of("allreduce.candidates", candidate, ALL_REDUCES)
+        one_of("allreduce.candidates", candidate, ALL_REDUCES)
     if config.allreduce.name == "auto" and not config.allreduce.candidates:
         raise UserError(
             f"allreduce.candidates is empty, so there is nothing to measure; name some of {', '.join(ALL_REDUCES)}"
         )
-    _one_of("allreduce.wire", config.allreduce.wire, WIRES)
-    _one_of("model.name", config.model.name, MODELS)
-    _one_of("precision.compute", config.precision.compute, COMPUTE)
-    _one_of("site.backend", config.site.backend, BACKENDS)
-    _one_of("site.device", config.site.device, DEVICES)
-    _one_of("data.decoder", config.data.decoder, DECODERS)
-    _one_of("data.on_bad_sample", config.data.on_bad_sample, ON_BAD_SAMPLE)
+    one_of("allreduce.wire", config.allreduce.wire, WIRES)
+    one_of("model.name", config.model.name, MODELS)
+    one_of("precision.compute", config.precision.compute, COMPUTE)
+    one_of("site.backend", config.site.backend, BACKENDS)
+    one_of("site.device", config.site.device, DEVICES)
+    one_of("data.decoder", config.data.decoder, DECODERS)
+    one_of("data.on_bad_sample", config.data.on_bad_sample, ON_BAD_SAMPLE)
     if config.site.backend == "nccl" and config.site.device == "cpu":
         raise UserError("site.backend=nccl needs site.device=cuda; on CPUs take site.backend=gloo")
     if config.model.name == "small_resnet" and len(config.model.widths) != len(config.model.blocks):
@@ -69,15 +73,6 @@ def _check_choices(config: Config) -> None:
         raise UserError(
             f"model.widths names {widths} layers and model.blocks {blocks}; give one number a layer in both"
         )
-
-
-def _one_of(key: str, found: str, valid: Collection[str]) -> None:
-    if found in valid:
-        return
-    guess = nearest(found, valid)
-    raise UserError(
-        f"{key}={found}: no such choice{f', did you mean {guess[0]}?' if guess else ''}; there are {', '.join(valid)}"
-    )
 
 
 def _check_finite(config: Config) -> None:

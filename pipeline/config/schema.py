@@ -1,4 +1,4 @@
-"""What a run is: the schema of conf/ as dataclasses, one docstring a field.
+"""What a run is: the schema of conf/ as dataclasses, one docstring a field. A site and its container are in site.py.
 
 Hydra composes conf/ into a tree of exactly this shape; an unknown key or a value of the wrong type is refused there.
 Numbers of papers stand in conf/, never here: a default in this file is one that no paper speaks of.
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import MISSING
+
+from pipeline.config.site import ContainerConfig, SiteConfig
 
 
 @dataclass
@@ -183,50 +185,6 @@ class DataConfig:
 
 
 @dataclass
-class LinkConfig:
-    """One level of a network."""
-
-    gb_per_s: float = MISSING
-    """Rate in one direction, 1e9 bytes a second."""
-    latency_us: float = MISSING
-    """What a message takes beside its bytes, in microseconds."""
-
-
-@dataclass
-class NetworkConfig:
-    """The network that the all-reduces choose their chunks by; full duplex."""
-
-    worker: LinkConfig = field(default_factory=LinkConfig)
-    """A worker's port to the others of its node."""
-    node: LinkConfig = field(default_factory=LinkConfig)
-    """A node's uplink."""
-    rack: LinkConfig | None = None
-    """A rack's uplink; null: one switch joins all nodes."""
-    nodes_per_rack: int | None = None
-    """Nodes in a rack; null: one switch joins all nodes."""
-
-
-@dataclass
-class SiteConfig:
-    """A cluster's profile."""
-
-    name: str = MISSING
-    """For headers; `local` is this machine."""
-    workers_per_node: int | None = None
-    """GPUs a node, one worker each; null: one node takes every worker."""
-    threads_per_worker: int = MISSING
-    """CPU threads of torch in a worker. A value, never the core count: it changes bits."""
-    backend: str = MISSING
-    """torch.distributed backend: `gloo` or `nccl`."""
-    device: str = MISSING
-    """`cpu` or `cuda`."""
-    interface: str | None = None
-    """Network interface for sockets between nodes, as `ib0`; null: what the host name resolves to."""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    """Rates and latencies."""
-
-
-@dataclass
 class RunConfig:
     """One run: where it writes, when it saves, when it stops."""
 
@@ -285,6 +243,8 @@ class Config:
     """The images."""
     site: SiteConfig = field(default_factory=SiteConfig)
     """The machine."""
+    container: ContainerConfig = field(default_factory=ContainerConfig)
+    """The image that ranks run in."""
     run: RunConfig = field(default_factory=RunConfig)
     """Where it writes, when it saves, when it stops."""
 

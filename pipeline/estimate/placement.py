@@ -5,7 +5,7 @@ By the model of algorithms.py on the site's network. Torch-free.
 
 from collections.abc import Sequence
 
-from pipeline.config.schema import LinkConfig, NetworkConfig
+from pipeline.config.site import LinkConfig, NetworkConfig
 from pipeline.estimate.algorithms import GridTime, legal_grids, split_rows
 from pipeline.estimate.network import Level, Network
 

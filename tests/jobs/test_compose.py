@@ -23,7 +23,7 @@ REFUSED = {
     "optim.lr===": "overrides look like optim.lr=2.0",
     "seed=1,2": "a list makes several runs, which is `make sweep EXP=…`",
     "nonsense": "overrides look like optim.lr=2.0",
-    "data=imagenet": "data.path has no value; give one",
+    "data=imagenet": "data.path has no value; give it by DATA=… or data.path=… in ARGS",
     "recipe.stages=[{start_epoch:0,per_worker_batch:16,x:3}]": "x",
 }
 

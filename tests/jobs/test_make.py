@@ -42,6 +42,9 @@ def environment() -> dict[str, str]:
         "WORKERS",
         "NODES",
         "SITE",
+        "GROUP",
+        "DATA",
+        "IMAGE",
     }
     return {name: value for name, value in os.environ.items() if name not in of_make}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.config import Grid
-from pipeline.config.schema import LinkConfig, NetworkConfig
+from pipeline.config.site import LinkConfig, NetworkConfig
 from pipeline.errors import UserError
 from pipeline.train import launched_rank
 from pipeline.workers import best_first, check_interface, check_world, node_by_node

@@ -8,7 +8,8 @@ import torch.distributed as dist
 
 from pipeline.allreduce import averager
 from pipeline.allreduce.averager import Averager
-from pipeline.config.schema import AllReduceConfig, LinkConfig, NetworkConfig
+from pipeline.config.schema import AllReduceConfig
+from pipeline.config.site import LinkConfig, NetworkConfig
 from pipeline.estimate.algorithms import best_chunk_bytes
 from pipeline.estimate.network import Level, Network
 from tests.pipeline.allreduce.layouts import join

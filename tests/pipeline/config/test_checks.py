@@ -8,7 +8,7 @@ from jobs.compose import compose
 from pipeline.allreduce.hook import SCHEMES
 from pipeline.config import check, check_data
 from pipeline.config.checks import ALL_REDUCES
-from pipeline.config.schema import LinkConfig
+from pipeline.config.site import LinkConfig
 from pipeline.errors import UserError
 
 REFUSED = {

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pipeline.config.schema import LinkConfig, NetworkConfig
+from pipeline.config.site import LinkConfig, NetworkConfig
 from pipeline.estimate.algorithms import GridTime
 from pipeline.estimate.network import Level, Network
 from pipeline.estimate.placement import as_network, listed, node_by_node, warning

@@ -1,0 +1,74 @@
+"""From checked configurations to jobs in a queue: made, checked against the site, submitted, told of. Torch-free."""
+
+import importlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from jobs import prepare, task
+from jobs.allocation import allocate, beyond_limits
+from jobs.executor import BatchExecutor, BatchJob, can_share_an_array
+from jobs.job import Job, make_job
+from jobs.scheduler import Scheduler, find
+from pipeline.config import Config, make_plan
+from pipeline.errors import UserError
+from pipeline.run_folder import RunFolder
+
+
+def make(config: Config, words: Sequence[str], repository: Path) -> Job:
+    """The job of a new run, with its run folder. Raises UserError where it could not be submitted from here."""
+    lacking = find(config.site.scheduler).missing()
+    if lacking:
+        raise UserError(f"site={config.site.name}: {lacking}")
+    plan = make_plan(config)
+    refusal = beyond_limits(config, plan, allocate(config, plan))
+    if refusal:
+        raise UserError(refusal)
+    folder = prepare.create(config, words)
+    return make_job(config, folder, repository)
+
+
+def submit(jobs: Sequence[Job], arrays: Path) -> None:
+    """Give jobs to their schedulers, those that ask for the same machines as one array; says of each id and folder.
+
+    arrays: folder for the scripts of arrays. Raises UserError where a scheduler refuses one; what was submitted before
+    it stays, what was not is removed, since it never was a run.
+    """
+    waiting = list(jobs)
+    while waiting:
+        scheduler = find(waiting[0].config.site.scheduler)
+        group = [job for job in waiting if job is waiting[0] or _alike(waiting[0], job, scheduler)]
+        try:
+            handles = executor(scheduler, arrays)
+            submitted = _submit_group(handles, group)
+        except UserError:
+            for job in waiting:
+                _remove(job.folder)
+            raise
+        for job, handle in zip(group, submitted, strict=True):
+            print(f"job {handle.job_id} at {job.config.site.name}, run folder: {job.folder}", flush=True)
+        waiting = [job for job in waiting if job not in group]
+
+
+def executor(scheduler: Scheduler, folder: Path) -> BatchExecutor:
+    """The submitit executor of a scheduler: the class EXECUTOR of its module."""
+    module = importlib.import_module(type(scheduler).__module__)
+    return cast(type[BatchExecutor], module.EXECUTOR)(folder)
+
+
+def _submit_group(handles: BatchExecutor, group: Sequence[Job]) -> list[BatchJob]:
+    if len(group) == 1:
+        return [cast(BatchJob, handles.submit(task.RunFolder(group[0].folder.path)))]
+    return cast(list[BatchJob], handles.submit_array([task.RunFolder(job.folder.path) for job in group]))
+
+
+def _alike(one: Job, other: Job, scheduler: Scheduler) -> bool:
+    same = one.config.site.scheduler == other.config.site.scheduler
+    return same and can_share_an_array(one, other, scheduler)
+
+
+def _remove(folder: RunFolder) -> None:
+    """Take away a run folder whose job was refused, unless something of a run is in it."""
+    if folder.latest_attempt() is None and not folder.saved_updates():
+        shutil.rmtree(folder.path, ignore_errors=True)

@@ -1,0 +1,86 @@
+"""The command that starts all ranks of a batch job on its nodes, and the small programs it needs. Pure; torch-free."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from jobs.container import rank_program
+from jobs.job import Job
+from jobs.script import ENVIRONMENT_OF_A_RANK, Expansion
+
+OF_THE_NODE = ("HOME", "PATH", "LD_LIBRARY_PATH")
+"""What daemons on other nodes would not know: their agents pass no environment on."""
+
+BY_THE_SCRIPT = ("OMP_NUM_THREADS", "PYTHONPATH", "TORUS224_STARTED")
+
+QRSH = """#!/bin/bash
+# mpirun calls this as it would ssh: HOST COMMAND... Grid Engine's qrsh loses quotes, so the command goes in a file.
+host=$1
+shift
+program=$(mktemp "${0%/*}/daemon-$host.XXXXXX") || exit 1
+printf '%s\\n' "$*" > "$program"
+exec qrsh -inherit -nostdin "$host" /bin/bash "$program"
+"""
+
+
+def environment(job: Job) -> dict[str, str]:
+    """Variables that the script gives to the ranks, beside those of every run."""
+    site = job.config.site
+    found = {"PYTHONNOUSERSITE": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    if site.cards:
+        found["NCCL_IB_HCA"] = ",".join(site.cards)
+    if site.launcher == "srun":
+        found["TORUS224_TERM_SAVES"] = "1"
+    if site.launch_agent is not None:
+        agent = Expansion('"$attempt/launch-agent"') if site.launch_agent == "qrsh" else site.launch_agent
+        found |= {"PRTE_MCA_plm_ssh_agent": agent, "OMPI_MCA_plm_rsh_agent": agent}  # Open MPI 5 and 4
+    return found | site.environment
+
+
+def command(job: Job, variables: Mapping[str, str], *, host_file: bool) -> list[str]:
+    """The launcher with its words. variables: those to pass on by name. host_file: whether it needs the hosts."""
+    site, allocation = job.config.site, job.allocation
+    names = [*OF_THE_NODE, *ENVIRONMENT_OF_A_RANK, *BY_THE_SCRIPT, *variables]
+    if site.launcher == "srun":
+        words = [
+            site.launcher_path or "srun", "--mpi=pmix", f"--nodes={allocation.nodes}",
+            f"--ntasks={allocation.workers}", f"--ntasks-per-node={allocation.workers_per_node}",
+            "--cpu-bind=none", "--kill-on-bad-exit=1", f"--export={','.join(names)}",
+        ]  # fmt: skip
+    else:
+        words = [_mpirun(job), "-n", str(allocation.workers)]
+        if host_file:
+            words += ["--hostfile", Expansion('"$attempt/hosts"')]
+        words += ["--map-by", f"ppr:{allocation.workers_per_node}:node", "--bind-to", "none", "--mca", "osc", "^ucx"]
+        words += [word for name in names for word in ("-x", name)]
+    return [*words, *site.launcher_options, *_rank(job)]
+
+
+def files(job: Job, variables: Mapping[str, str]) -> dict[str, str]:
+    """Small programs that the script writes into the attempt's folder, by name."""
+    found = {}
+    if job.config.site.launch_agent == "qrsh":
+        found["launch-agent"] = QRSH
+    if job.config.container.name != "none":
+        names = [*ENVIRONMENT_OF_A_RANK, *BY_THE_SCRIPT, *variables]
+        found["rank"] = rank_program(job, python(job), names)
+    return found
+
+
+def python(job: Job) -> list[str]:
+    """What a rank runs, in words."""
+    inside = job.config.container.name != "none"
+    program = job.config.site.python or ("python3" if inside else sys.executable)
+    return [program, "-m", "pipeline.train", str(job.folder.path)]
+
+
+def _rank(job: Job) -> list[str]:
+    return python(job) if job.config.container.name == "none" else [Expansion('"$attempt/rank"')]
+
+
+def _mpirun(job: Job) -> str:
+    """The launcher's program: the one of the Python that submits is the ranks' own where there is no container."""
+    beside = Path(sys.executable).with_name("mpirun")
+    if job.config.site.launcher_path:
+        return job.config.site.launcher_path
+    return str(beside) if job.config.container.name == "none" and beside.exists() else "mpirun"

@@ -1,0 +1,101 @@
+"""Run folders with all that a job needs: made anew, or an old one to go on with. Torch-free."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from jobs import compose, environment, local
+from jobs.executor import script
+from jobs.job import check_path, make_job, safe_name
+from jobs.scheduler import find
+from pipeline.config import Config, check_data, load, make_plan, save
+from pipeline.config.schema import keys
+from pipeline.config.stored import read_yaml
+from pipeline.errors import UserError
+from pipeline.run_folder import RunFolder
+
+RESUMABLE = ("run.", "data.path", "data.prefetch_updates", "data.decoder_threads", "data.on_bad_sample", "container")
+"""Keys that may differ when a run is gone on with: they change where and how long, not what. data.on_bad_sample too: a
+run that a bad sample ended can go on without it, as it would have from the start."""
+
+KEPT_OF_A_SITE = ("site.threads_per_worker", "site.workers_per_node", "site.backend", "site.device", "site.network")
+"""Of a site's keys, those that change bits or the order of sums; the rest only change how a job is asked for."""
+
+
+def create(config: Config, words: Sequence[str]) -> RunFolder:
+    """A new run folder for `config`, with everything that its job needs."""
+    locate_data(config)
+    named = any(word.lstrip("+").startswith("run.dir=") for word in words)
+    if config.site.scheduler != "local":
+        path = Path(config.run.dir)
+        config.run.dir = str(path if named else path.with_name(safe_name(path.name)))
+        check_path("run.dir", Path(config.run.dir).absolute())
+    folder = RunFolder.create(config.run.dir, rename=not named)
+    write(folder, config, words)
+    return folder
+
+
+def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
+    """An old run folder to go on with; `words` are put over those it was made with.
+
+    Raises UserError where that would make another run of it.
+    """
+    folder = RunFolder.open(path)
+    if folder.is_running():  # on this machine; of a cluster's run the scheduler knows
+        raise UserError(f"{folder} is running; wait for its end, or stop it before it goes on elsewhere")
+    old = load(folder.config)
+    before = [str(word) for word in read_yaml(folder.overrides)]
+    forgotten = ("run.resume", "run.dir", "run.stop_after_epochs", "run.stop_after_updates")
+    merged = {_key(word): word for word in before if _key(word) not in forgotten}
+    merged |= {_key(word): word for word in words if _key(word) not in ("run.resume", "run.dir")}
+    config = compose.compose([*merged.values(), f"run.dir={json.dumps(old.run.dir)}"])
+    for key, (was, is_now) in differences(old, config).items():
+        of_a_job = key.startswith("site.") and not key.startswith(KEPT_OF_A_SITE)
+        if not key.startswith(RESUMABLE) and not of_a_job:
+            raise UserError(
+                f"{key} was {_shown(was)} in {folder} and is {_shown(is_now)} now; a run goes on as it began, "
+                "so start a new one"
+            )
+    locate_data(config)
+    write(folder, config, list(merged.values()))
+    return folder, config
+
+
+def locate_data(config: Config) -> None:
+    """Make data.path absolute, from the repository where ranks start, and check that there are shards."""
+    config.data.path = str(compose.REPOSITORY / config.data.path)
+    check_data(Path(config.data.path))
+
+
+def write(folder: RunFolder, config: Config, words: Sequence[str]) -> None:
+    """Put the configuration, the words it came from, the environment and the script into a run folder."""
+    save(config, folder.config)
+    OmegaConf.save(OmegaConf.create(list(words)), folder.overrides)
+    folder.environment.write_text(environment.describe(compose.REPOSITORY))
+    folder.script.write_text(job_script(config, folder))
+    folder.script.chmod(0o700)
+
+
+def job_script(config: Config, folder: RunFolder) -> str:
+    """The script of a run at its site."""
+    if config.site.scheduler == "local":
+        return local.script(config, make_plan(config), folder, compose.REPOSITORY)
+    return script(make_job(config, folder, compose.REPOSITORY), find(config.site.scheduler))
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
+    """Dotted keys whose values differ, with both values."""
+    trees = [OmegaConf.structured(old), OmegaConf.structured(new)]
+    pairs = {key: [OmegaConf.select(tree, key) for tree in trees] for key in keys()}
+    leaves = {key: pair for key, pair in pairs.items() if not isinstance(pair[0], DictConfig)}
+    return {key: (was, is_now) for key, (was, is_now) in leaves.items() if was != is_now}
+
+
+def _shown(value: object) -> str:
+    return "not given" if value is None else str(value)
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")

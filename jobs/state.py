@@ -1,0 +1,108 @@
+"""What became of a run: from its folder first, then from what the scheduler says of its job. Torch-free.
+
+An exit code that the script wrote decides; the queue only tells what is still to come, and why a job that wrote none
+ended. A job that nobody knows any more is lost, never running for ever.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from jobs.scheduler import Sighting
+from pipeline.run_folder import EXIT_DONE, EXIT_SAVED, RunFolder
+
+Ask = Callable[[str], Sighting]
+
+Word = Literal["not submitted", "waiting", "running", "done", "saved", "failed", "cancelled", "lost", "unknown"]
+
+
+@dataclass(frozen=True)
+class State:
+    """A run as a person asks for it."""
+
+    word: Word
+    why: str = ""
+    """One line: why it waits, failed or was lost; empty where there is nothing to say."""
+    job_id: str = ""
+    """The job that stands for the run now; a process number on this machine."""
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more happens by itself."""
+        return self.word in ("done", "saved", "failed", "cancelled", "lost")
+
+
+def find_out(folder: RunFolder, ask: Ask | None) -> State:
+    """The state of a run; ask: what its scheduler says of a job id, None for a run on this machine."""
+    attempt = folder.latest_attempt()
+    code = folder.exit_code(attempt)
+    jobs = folder.job_ids()
+    if code == EXIT_DONE:
+        return State("done", job_id=jobs[-1] if jobs else "")
+    seen, job_id = _see(folder, ask, jobs)
+    if attempt is None:
+        return _before_the_first_attempt(folder, seen, job_id)
+    if code is None and seen.phase == "running":
+        return State("running", job_id=job_id)
+    if seen.phase == "waiting" or (seen.phase == "running" and (code == EXIT_SAVED or (code or 0) > 128)):
+        return _waiting(seen, job_id, "to go on")
+    if folder.cancelled.exists():
+        return State("cancelled", job_id=job_id)
+    if code is None:
+        if seen.phase == "unanswered":
+            return State("unknown", seen.reason, job_id)
+        return State("lost", _lost(seen), job_id)
+    if code == EXIT_SAVED:
+        return State("saved", folder.not_again(attempt) or "it is not started again by itself", job_id)
+    return State("failed", _failure(folder, code), job_id)
+
+
+def _see(folder: RunFolder, ask: Ask | None, jobs: list[str]) -> tuple[Sighting, str]:
+    """What the scheduler says of the run's jobs: of those submitted together, the one that runs or comes next."""
+    if ask is None:
+        attempt = folder.latest_attempt()
+        number = (attempt / "job_id").read_text().strip() if attempt and (attempt / "job_id").exists() else ""
+        return Sighting("running" if folder.is_running() else "absent"), number
+    if not jobs:
+        return Sighting("absent"), ""
+    seen = [(ask(job_id), job_id) for job_id in jobs]
+    for phase in ("running", "waiting", "unanswered"):
+        for sighting, job_id in seen:
+            if sighting.phase == phase:
+                return sighting, job_id
+    return seen[-1] if len(seen) == 1 else max(seen, key=lambda one: bool(one[0].reason))
+
+
+def _before_the_first_attempt(folder: RunFolder, seen: Sighting, job_id: str) -> State:
+    if not job_id:
+        return State("not submitted")
+    if seen.phase == "waiting":
+        return _waiting(seen, job_id, "to start")
+    if seen.phase == "running":
+        return State("running", "its script has not begun yet", job_id)
+    if folder.cancelled.exists():
+        return State("cancelled", job_id=job_id)
+    if seen.phase == "unanswered":
+        return State("unknown", seen.reason, job_id)
+    said = folder.last_words(folder.log / "scheduler.log")
+    return State("lost", "; ".join(filter(None, ["ended before its script began", seen.reason, said])), job_id)
+
+
+def _waiting(seen: Sighting, job_id: str, what: str) -> State:
+    if seen.never:
+        return State("waiting", f"cannot run as it is: {seen.reason or seen.word}", job_id)
+    return State("waiting", f"{what}: {seen.reason}" if seen.reason else what, job_id)
+
+
+def _lost(seen: Sighting) -> str:
+    why = ": ".join(filter(None, [seen.word, seen.reason]))
+    return f"its job ended without a word ({why})" if why else "its job ended without a word, and the queue forgot it"
+
+
+def _failure(folder: RunFolder, code: int) -> str:
+    """Why a run failed, in one line: what a rank or the script said, else the last line of the log."""
+    errors = folder.errors()
+    if errors:
+        return f"exit code {code}: {errors[0]}"
+    said = folder.last_words(folder.job_log)
+    return f"exit code {code}{f': {said}' if said else ''}"

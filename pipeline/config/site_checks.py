@@ -1,0 +1,139 @@
+"""The checks of a site and its container: what could not be asked of a scheduler, and what must not stand in a script.
+
+Torch-free.
+"""
+
+import re
+
+from pipeline.config.choices import one_of
+from pipeline.config.site import ContainerConfig, SiteConfig
+from pipeline.config.wall_time import seconds
+from pipeline.errors import UserError
+
+SCHEDULERS = ("local", "slurm", "pbs", "gridengine")
+LAUNCHERS = ("mpirun", "srun")
+BINDINGS = ("none", "numa", "core")
+REQUEUE = ("in_job", "chain")
+CONTAINERS = ("none", "apptainer", "singularity", "docker")
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/][A-Za-z0-9_.,:@%+=/-]*")
+"""What a scheduler takes as one plain word, with nothing that a shell or its own parser would read otherwise."""
+
+SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|PROXY", re.IGNORECASE)
+"""Names of variables whose value is nobody else's business; proxies carry passwords."""
+
+LAUNCHERS_OWN = ("SLURM_", "PMIX_", "PMI_", "OMPI_COMM_", "PRTE_", "PBS_", "TORUS224_", "SGE_")
+"""What launchers and the job script set by themselves."""
+
+
+def check_site(site: SiteConfig, container: ContainerConfig) -> None:
+    """Raise UserError for the first thing that no job could be made of."""
+    _check_choices(site, container)
+    _check_words(site)
+    _check_variables(site)
+    _check_numbers(site)
+    _check_container(site, container)
+    seconds(site.wall_time)
+
+
+def _check_choices(site: SiteConfig, container: ContainerConfig) -> None:
+    one_of("site.scheduler", site.scheduler, SCHEDULERS)
+    one_of("site.launcher", site.launcher, LAUNCHERS)
+    one_of("site.binding", site.binding, BINDINGS)
+    one_of("site.requeue.how", site.requeue.how, REQUEUE)
+    one_of("container.name", container.name, CONTAINERS)
+    if site.launcher == "srun" and site.scheduler != "slurm":
+        raise UserError(f"site.launcher=srun needs site.scheduler=slurm, and it is {site.scheduler}; take mpirun")
+    if site.scheduler != "local" and site.workers_per_node is None:
+        raise UserError("site.workers_per_node is null; a job needs the number of GPUs, one worker each, of a node")
+    if site.requeue.how == "chain" and site.scheduler == "local":
+        raise UserError("site.requeue.how=chain: there is no scheduler here to chain jobs; take in_job")
+
+
+def _check_words(site: SiteConfig) -> None:
+    words = {
+        "site.account": site.account,
+        "site.queue": site.queue,
+        "site.reservation": site.reservation,
+        "site.node_resource": site.node_resource,
+        "site.parallel_environment": site.parallel_environment,
+        "site.interface": site.interface,
+        **{f"site.cards[{place}]": card for place, card in enumerate(site.cards)},
+    }
+    for key, word in words.items():
+        if word is not None and not WORD.fullmatch(word):
+            raise UserError(f"{key}={shown(word)}: a scheduler takes letters, digits and _.,:@%+=/- here")
+    if site.account_option is not None and not re.fullmatch(r"--?[A-Za-z][A-Za-z-]*", site.account_option):
+        raise UserError(f"site.account_option={shown(site.account_option)}: an option, as -P or --account")
+    if not re.fullmatch(r"[A-Za-z0-9_.-]*", site.host_suffix):
+        raise UserError(f"site.host_suffix={shown(site.host_suffix)}: the end of a host's name, as .cluster.example")
+    for place, directive in enumerate(site.extra_directives):
+        if not directive.startswith("-") or not directive.isprintable() or len(directive) > 1000:
+            raise UserError(
+                f"site.extra_directives[{place}]={shown(directive)}: one option of the scheduler, on one line, as "
+                "--constraint=h200"
+            )
+
+
+def _check_variables(site: SiteConfig) -> None:
+    names = {
+        **{f"site.require[{place}]": name for place, name in enumerate(site.require)},
+        **{f"site.environment.{shown(name)}": name for name in site.environment},
+    }
+    if site.local_storage is not None:
+        names["site.local_storage"] = site.local_storage
+    for key, name in names.items():
+        if not VARIABLE.fullmatch(name):
+            raise UserError(f"{key}: {shown(name)} is no name of a variable; letters, digits and _ make one")
+    for name in site.environment:
+        if SECRET.search(name):
+            raise UserError(
+                f"site.environment.{name} looks like a secret, and scripts and logs are read by others; keep it in a "
+                "file that only you can read"
+            )
+        if name.startswith(LAUNCHERS_OWN):
+            raise UserError(f"site.environment.{name}: launchers and the job script set it; take another way")
+
+
+def _check_numbers(site: SiteConfig) -> None:
+    at_least = {
+        "site.workers_per_node": (site.workers_per_node, 1),
+        "site.gpus_per_node": (site.gpus_per_node, 0),
+        "site.cores_per_node": (site.cores_per_node, 1),
+        "site.requeue.max": (site.requeue.max, 0),
+        "site.requeue.lead_s": (site.requeue.lead_s, 1),
+        "site.start_timeout_s": (site.start_timeout_s, 1),
+        "site.limits.nodes": (site.limits.nodes, 1),
+    }
+    for key, (found, least) in at_least.items():
+        if found is not None and found < least:
+            raise UserError(f"{key}={found}: must be at least {least}")
+        if found is not None and found > 10**6:
+            raise UserError(f"{key}={found}: must be at most 1000000")
+    if site.limits.hours is not None and not site.limits.hours > 0:
+        raise UserError(f"site.limits.hours={site.limits.hours:g}: must be above 0")
+    wall_s = seconds(site.wall_time)
+    if site.scheduler != "local" and site.requeue.max and site.requeue.lead_s >= wall_s:
+        raise UserError(
+            f"site.requeue.lead_s={site.requeue.lead_s}: ranks would be asked to save before they start, since the "
+            f"wall time is {wall_s} s; take a shorter lead or a longer site.wall_time"
+        )
+
+
+def _check_container(site: SiteConfig, container: ContainerConfig) -> None:
+    if container.name == "none":
+        return
+    if site.scheduler == "local":
+        raise UserError(f"container={container.name}: site=local runs in .venv; take container=none, or another site")
+    if not container.image:
+        raise UserError(f"container.image is missing, and container={container.name} runs one; give IMAGE=…")
+    for key, path in [("container.image", container.image), *(("container.binds", bind) for bind in container.binds)]:
+        if not path.isprintable() or "," in path:
+            raise UserError(f"{key}={shown(path)}: {container.name} takes no comma or line break in a path")
+
+
+def shown(text: str) -> str:
+    """A value as an error line can show it: on one line, and not too long."""
+    line = repr(text) if not text.isprintable() or " " in text else text
+    return line if len(line) <= 80 else f"{line[:77]}..."
