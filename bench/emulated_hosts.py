@@ -3,7 +3,7 @@
 A host is a set of Linux namespaces: network, host name, mounts (its own /dev/shm, its own /etc/hosts) and System V
 memory, so Open MPI and everything else sees different machines. Each host has one link to a bridge, with a rate (tc
 tbf, in both directions) and a delay (delay_wire.c). Files are shared, processors too: what a run costs in computing, it
-costs here.
+costs here. A folder may be shared among the hosts alone.
 
 All of it lives in one process namespace, the room, whose first process waits for the end of a pipe that this process
 holds. However this process ends, the kernel closes the pipe and ends every process of every host, and the namespaces,
@@ -55,7 +55,8 @@ read -r pid rest < /proc/self/stat  # this /proc is still the caller's, and so i
 mount -t proc proc /proc && mount -t tmpfs room /dev/shm || exit 1
 echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 2> /dev/null  # no packets but those that were asked for
 echo "$pid"
-hosts=$1; host=$2; shift 2
+hosts=$1; host=$2; shared=$3; shift 3
+[ -z "$shared" ] || mount -t tmpfs -o mode=755 room "$shared" || exit 1
 for name in "$@"; do unshare --net --uts --ipc --mount sh -e -c "$host" host "$name" "$hosts" & done
 exec 3<&0
 cat <&3 > /dev/null &  # until the caller closes the pipe, or ends
@@ -73,6 +74,21 @@ rm /dev/shm/hosts
 echo "$1 $$"
 exec sleep infinity
 """
+
+KILL = """
+killed=yes
+while [ "$killed" ]; do  # until none is left that could have started another one
+    killed=
+    for process in /proc/[0-9]*; do
+        pid=${process#/proc/}
+        if [ "$pid" -ne "$1" ] && [ "$process/ns/net" -ef "/proc/$1/ns/net" ]; then
+            kill -KILL "$pid" 2> /dev/null && killed=yes
+        fi
+    done
+done
+true
+"""
+"""Ends all processes of a host but $1, its first one."""
 
 AGENT = "/dev/shm/launch-agent"
 """On every host: `launch-agent HOST COMMAND...` runs a command on another one, as ssh would."""
@@ -95,14 +111,17 @@ class EmulatedHosts:
     """`with EmulatedHosts(4, 100e6) as hosts:` is four hosts, each on a link of 100 Mbit/s in both directions.
 
     nodes: how many hosts. rate_bit_per_s: of each link and direction; None does not shape. round_trip_s: what a small
-    packet between two hosts and its answer take, a quarter of it on each of the four links they pass.
+    packet between two hosts and its answer take, a quarter of it on each of the four links they pass. shared: a folder
+    that is empty here and holds, on all hosts, what they write there; in memory, and gone with them.
 
     Entering raises UserError where the machine lacks something.
     """
 
     interface = INTERFACE
 
-    def __init__(self, nodes: int, rate_bit_per_s: float | None, *, round_trip_s: float = 0.0) -> None:
+    def __init__(
+        self, nodes: int, rate_bit_per_s: float | None, *, round_trip_s: float = 0.0, shared: Path | None = None
+    ) -> None:
         if nodes < 1 or (rate_bit_per_s is not None and rate_bit_per_s < 1) or round_trip_s < 0:
             raise UserError(
                 f"{nodes} hosts with {rate_bit_per_s} bit/s and a round trip of {round_trip_s} s are no network; "
@@ -113,6 +132,7 @@ class EmulatedHosts:
         self.addresses = [f"10.77.{number // 256}.{number % 256}" for number in range(1, nodes + 1)]
         self.rate_bit_per_s = rate_bit_per_s
         self.round_trip_s = round_trip_s
+        self.shared = shared.resolve() if shared else None
         self._room: subprocess.Popen[str] | None = None
         self._shaped = False
         self._room_pid = 0
@@ -162,8 +182,22 @@ class EmulatedHosts:
         host: a process namespace of their own sees to that.
         """
         alone = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", '"$@"; exit $?', "sh"]
-        enter = ["nsenter", "--target", str(self._pids[node]), "--net", "--uts", "--ipc", "--mount", "--"]
-        return self._in_room([*alone, *enter, "env", f"--chdir={Path.cwd()}", *command])
+        return self._in_room([*alone, *self._enter(node, Path.cwd()), *command])
+
+    def outlived_command(self, node: int, command: Sequence[str], folder: Path) -> list[str]:
+        """The command line that runs `command` on host `node` in `folder`, with the caller's environment.
+
+        What the command starts may outlive it, as a daemon does, and ends with the hosts.
+        """
+        return self._in_room([*self._enter(node, folder), *command])
+
+    def kill(self, node: int) -> None:
+        """End every process of host `node` by KILL, as its crash would; the host and its files stay."""
+        self._run(["sh", "-c", KILL, "sh", str(self._pids[node])])
+
+    def path(self, node: int, path: Path) -> Path:
+        """Where this process finds what host `node` has at the absolute `path`."""
+        return Path(f"/proc/{self._room_pid}/root/proc/{self._pids[node]}/root{path}")
 
     def link_bytes(self) -> list[LinkBytes]:
         """What each host has sent and received over its link so far."""
@@ -189,7 +223,7 @@ class EmulatedHosts:
         """Start the room and the hosts, with no network yet."""
         hosts = hosts_file(self.names, self.addresses)
         self._room = subprocess.Popen(
-            [*UNSHARE, "sh", "-c", ROOM, "room", hosts, HOST, *self.names],
+            [*UNSHARE, "sh", "-c", ROOM, "room", hosts, HOST, str(self.shared or ""), *self.names],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -204,8 +238,8 @@ class EmulatedHosts:
         pid_of = {name: int(pid) for name, pid in said[1:]}
         self._pids = [pid_of[name] for name in self.names]
         agent = launch_agent(dict(zip(self.names, self._pids, strict=True)))
-        for pid in self._pids:
-            path = Path(f"/proc/{self._room_pid}/root/proc/{pid}/root{AGENT}")
+        for node in range(self.nodes):
+            path = self.path(node, Path(AGENT))
             path.write_text(agent)
             path.chmod(0o755)
 
@@ -250,6 +284,10 @@ class EmulatedHosts:
                 f"hosts cannot be emulated here: `{' '.join(command)}` ended with {done.returncode}: {said}"
             )
         return done.stdout
+
+    def _enter(self, node: int, folder: Path) -> list[str]:
+        namespaces = ["--net", "--uts", "--ipc", "--mount"]
+        return ["nsenter", "--target", str(self._pids[node]), *namespaces, "--", "env", f"--chdir={folder}"]
 
     def _in_room(self, command: Sequence[str]) -> list[str]:
         enter = ["nsenter", "--target", str(self._room_pid), "--pid", "--mount", "--"]
