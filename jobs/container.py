@@ -10,13 +10,16 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from jobs.job import Job
-from jobs.script import quote
+from jobs.script import Expansion, wrapped
 
 OF_LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "SLURM_", "PBS_", "TORUS224_", "NCCL_", "GLOO_")
 """Beginnings of variables that a rank needs, whatever the image does with the environment."""
 
 OF_HOST_MODULES = ("OPAL_PREFIX", "PMIX_PREFIX", "PYTHONHOME", "LD_PRELOAD")
 """What a host's modules set for their own Open MPI and Python: wrong inside."""
+
+LOCAL = Expansion('"${local[@]}"')
+USER = ("--user", Expansion('"$(id -u):$(id -g)"'), Expansion('"${variables[@]}"'))
 
 
 def rank_program(job: Job, command: Sequence[str], names: Collection[str]) -> str:
@@ -78,8 +81,7 @@ for name in $(compgen -e); do
         {_pattern(names)}) variables+=(--env "$name") ;;
     esac
 done
-{_local_bind(job)}exec {quote(words)} "${{local[@]}}" --user "$(id -u):$(id -g)" "${{variables[@]}}" \\
-    {quote(["--workdir", str(job.repository), *container.options, str(container.image), *command])}
+{_local_bind(job)}exec {wrapped([*words, LOCAL, *USER, "--workdir", job.repository, *container.options, str(container.image), *command])}
 """
 
 

@@ -61,6 +61,17 @@ def quote(words: Sequence[str | Path]) -> str:
     return " ".join(word if isinstance(word, Expansion) else shlex.quote(str(word)) for word in words)
 
 
+def wrapped(words: Sequence[str | Path], columns: int = 100) -> str:
+    """`quote` on several lines, where the words are many."""
+    lines = [""]
+    for word in words:
+        shown = quote([word])
+        if lines[-1] and len(lines[-1]) + len(shown) >= columns:
+            lines.append("")
+        lines[-1] += f"{' ' if lines[-1] else ''}{shown}"
+    return " \\\n    ".join(lines)
+
+
 def render(
     *,
     folder: RunFolder,
@@ -85,6 +96,7 @@ def render(
         _opening(batch),
         log,
         *([] if batch is None else _preparation(batch)),
+        "" if batch is None else OF_MODULES,
         _exports(exports, repository),
         SEGMENTS_OF_A_MACHINE.format(segments=shlex.quote(SEGMENTS)) if batch is None else "",
         _launch(launch, start_timeout_s, batch),
@@ -101,6 +113,7 @@ def _head(folder: RunFolder, repository: Path, title: str, batch: Batch | None) 
 {directives}# {_comment(title)}
 # The same script starts the run again: ranks go on from its newest checkpoint.
 # USR2 makes the ranks save and stop (exit code 85); {term}.
+# shellcheck disable=SC2329,SC1090  # functions that only traps call; files that only the cluster has
 set -uo pipefail
 umask 077
 run_folder={shlex.quote(str(folder.path))}
@@ -223,6 +236,10 @@ load() {
 }
 """
 
+OF_MODULES = """
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"  # the launcher hands it on by name, and complains where it is not set
+"""
+
 SEGMENTS_OF_A_MACHINE = """
 # Open MPI's shared memory gets a folder of its own, so that nothing of it outlives the run. The lock is inherited by
 # every process of the run and so is free only when all are dead: what a killed run left is removed by the next one.
@@ -293,7 +310,7 @@ after {max(1, batch.wall_time_s - batch.lead_s)} out_of_time
 """
     redirected = ' 2>> "$run_folder/log/job.log"' if batch is None else ""
     return f"""{clock.lstrip(chr(10))}
-{quote(launch)}{redirected} &
+{wrapped(launch)}{redirected} &
 launcher=$!
 hung() {{ [ -e "$attempt/ready" ] || {{ : > "$attempt/hung"; kill -TERM "$launcher"; }}; }}
 after {start_timeout_s} hung
