@@ -57,14 +57,13 @@ for name in $(compgen -e); do
             export "APPTAINERENV_$name=${{!name}}" "SINGULARITYENV_$name=${{!name}}" ;;
     esac
 done
-{given}{_local_bind(job)}exec {quote(words)} "${{local[@]}}" \
-    {quote([*container.options, str(container.image), *command])}
+{given}{_local_bind(job)}exec {wrapped([*words, LOCAL, *container.options, str(container.image), *command])}
 """
 
 
 def _docker(job: Job, command: Sequence[str], names: Collection[str]) -> str:
     container = job.config.container
-    words = ["docker", "run", "--rm", "--network=host", "--ipc=host", "--pid=host", "--uts=host"]
+    words: list[str] = ["docker", "run", "--rm", "--network=host", "--ipc=host", "--pid=host", "--uts=host"]
     if job.config.site.device == "cuda":
         words.append("--gpus=all")
     for bind in _binds(job):
@@ -72,6 +71,7 @@ def _docker(job: Job, command: Sequence[str], names: Collection[str]) -> str:
     inside = {"OPAL_PREFIX": container.opal_prefix, "PMIX_PREFIX": container.pmix_prefix}
     for name, value in inside.items():
         words += [] if value is None else ["--env", f"{name}={value}"]
+    words += [LOCAL, *USER, "--workdir", str(job.repository), *container.options, str(container.image), *command]
     return f"""#!/bin/bash
 # A rank inside {_comment(container.image)}.
 unset {" ".join(OF_HOST_MODULES)}
@@ -81,12 +81,13 @@ for name in $(compgen -e); do
         {_pattern(names)}) variables+=(--env "$name") ;;
     esac
 done
-{_local_bind(job)}exec {wrapped([*words, LOCAL, *USER, "--workdir", job.repository, *container.options, str(container.image), *command])}
+{_local_bind(job)}exec {wrapped(words)}
 """
 
 
 def _pattern(names: Collection[str]) -> str:
-    return " | ".join([*(f"{prefix}*" for prefix in OF_LAUNCHERS), *sorted(names)])
+    others = sorted(name for name in set(names) if not name.startswith(OF_LAUNCHERS))
+    return " | ".join([*(f"{prefix}*" for prefix in OF_LAUNCHERS), *others])
 
 
 def _binds(job: Job) -> list[str]:

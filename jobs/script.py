@@ -22,6 +22,10 @@ SEGMENTS = "/dev/shm/torus224-mpi"
 """Open MPI's shared memory of a run lies in a folder of this name with the user's and the script's number behind it."""
 
 
+CONTROL = frozenset(map(chr, [*range(1, 32), 127]))
+"""Characters that a line cannot show, the end of a line among them."""
+
+
 class Expansion(str):
     """A word for the shell to expand, safe as it is: `"$attempt/hosts"`."""
 
@@ -57,8 +61,18 @@ class Batch:
 
 
 def quote(words: Sequence[str | Path]) -> str:
-    """A command line of which a shell makes exactly these words."""
-    return " ".join(word if isinstance(word, Expansion) else shlex.quote(str(word)) for word in words)
+    """A command line of which bash makes exactly these words; always one line, whatever they hold.
+
+    A line of a word could be a directive to a scheduler, or end a here-document. No word can hold a NUL.
+    """
+    return " ".join(word if isinstance(word, Expansion) else _quoted(str(word)) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if not any(character in CONTROL for character in word):
+        return shlex.quote(word)
+    escapes = {"\\": "\\\\", "'": "\\'"} | {character: f"\\x{ord(character):02x}" for character in CONTROL}
+    return "$'" + "".join(escapes.get(character, character) for character in word) + "'"
 
 
 def wrapped(words: Sequence[str | Path], columns: int = 100) -> str:
@@ -98,7 +112,7 @@ def render(
         *([] if batch is None else _preparation(batch)),
         "" if batch is None else OF_MODULES,
         _exports(exports, repository),
-        SEGMENTS_OF_A_MACHINE.format(segments=shlex.quote(SEGMENTS)) if batch is None else "",
+        SEGMENTS_OF_A_MACHINE.format(segments=quote([SEGMENTS])) if batch is None else "",
         _launch(launch, start_timeout_s, batch),
         WAITING,
     ]
@@ -116,9 +130,9 @@ def _head(folder: RunFolder, repository: Path, title: str, batch: Batch | None) 
 # shellcheck disable=SC2329,SC1090  # functions that only traps call; files that only the cluster has
 set -uo pipefail
 umask 077
-run_folder={shlex.quote(str(folder.path))}
+run_folder={quote([folder.path])}
 attempts=$run_folder/attempts
-cd {shlex.quote(str(repository))} || exit 1
+cd {quote([repository])} || exit 1
 export HOME="${{HOME:-$run_folder}}"  # Open MPI does not start without one
 
 # One script a run folder: every process of the run inherits this lock. Some file systems of clusters have no locks
@@ -270,7 +284,7 @@ def _preparation(batch: Batch) -> list[str]:
     """Modules, required variables, hosts and small programs of a batch job."""
     blocks = []
     if batch.modules:
-        blocks.append(MODULES + "".join(f"load {shlex.quote(module)}\n" for module in batch.modules))
+        blocks.append(MODULES + "".join(f"load {quote([module])}\n" for module in batch.modules))
     if batch.require:
         names = " ".join(batch.require)
         blocks.append(
@@ -296,7 +310,7 @@ granted=$(wc -l < "$attempt/hosts")
 
 def _exports(exports: Mapping[str, str], repository: Path) -> str:
     lines = [f"export {name}={quote([value])}" for name, value in exports.items()]
-    return "\n".join([*lines, f"export PYTHONPATH={shlex.quote(str(repository))}"]) + "\n"
+    return "\n".join([*lines, f"export PYTHONPATH={quote([repository])}"]) + "\n"
 
 
 def _launch(launch: Sequence[str], start_timeout_s: int, batch: Batch | None) -> str:

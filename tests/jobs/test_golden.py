@@ -37,16 +37,8 @@ SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
 def made(site: str, *words: str) -> Job:
     """The job of Exp. 5 at a site."""
-    config = compose(
-        [
-            "exp=exp5",
-            f"site={site}",
-            *SITES[site],
-            f"site.python={PYTHON}",
-            f"site.launcher_path={'mpirun' if site.startswith('abci') else PYTHON.with_name('mpirun')}",
-            *words,
-        ]  # fmt: skip
-    )
+    own = [] if site.startswith("abci") else [f"site.python={PYTHON}", f"site.launcher_path={PYTHON.parent}/mpirun"]
+    config = compose(["exp=exp5", f"site={site}", *SITES[site], *own, *words])
     return make_job(config, RunFolder(REPOSITORY / "runs/example"), REPOSITORY)
 
 

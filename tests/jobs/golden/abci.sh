@@ -126,7 +126,7 @@ cat > "$attempt/rank" <<'END_OF_RANK'
 unset OPAL_PREFIX PMIX_PREFIX PYTHONHOME LD_PRELOAD
 for name in $(compgen -e); do
     case $name in
-        OMPI_* | PMIX_* | PMI_* | PRTE_* | SLURM_* | PBS_* | TORUS224_* | NCCL_* | GLOO_* | CUDA_DEVICE_ORDER | MKL_NUM_THREADS | NCCL_IB_HCA | OMPI_MCA_plm_rsh_agent | OMP_NUM_THREADS | OPENBLAS_NUM_THREADS | PRTE_MCA_plm_ssh_agent | PYTHONNOUSERSITE | PYTHONPATH | PYTHONUNBUFFERED | TORUS224_STARTED)
+        OMPI_* | PMIX_* | PMI_* | PRTE_* | SLURM_* | PBS_* | TORUS224_* | NCCL_* | GLOO_* | CUDA_DEVICE_ORDER | MKL_NUM_THREADS | OMP_NUM_THREADS | OPENBLAS_NUM_THREADS | PYTHONNOUSERSITE | PYTHONPATH | PYTHONUNBUFFERED)
             export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}" ;;
     esac
 done
@@ -134,9 +134,13 @@ local=()
 for name in SGE_LOCALDIR TMPDIR; do
     [ ! -d "${!name:-}" ] || local+=(--bind "${!name}")
 done
-exec singularity exec --nv --no-home --bind /home/user/torus224 --bind /home/user/torus224/runs/example --bind /dev/shm --bind /tmp --bind /data/imagenet "${local[@]}"     /images/torus224.sif /home/user/torus224/.venv/bin/python -m pipeline.train /home/user/torus224/runs/example
+exec singularity exec --nv --no-home --bind /home/user/torus224 --bind /home/user/torus224/runs/example \
+    --bind /dev/shm --bind /tmp --bind /data/imagenet "${local[@]}" /images/torus224.sif python3 -m \
+    pipeline.train /home/user/torus224/runs/example
 END_OF_RANK
 chmod 700 "$attempt/rank"
+
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"  # the launcher hands it on by name, and complains where it is not set
 
 export PYTHONUNBUFFERED=1
 export OPENBLAS_NUM_THREADS=1
@@ -153,7 +157,10 @@ export PYTHONPATH=/home/user/torus224
 out_of_time() { : > "$attempt/out_of_time"; kill -USR2 $$; }
 after 3480 out_of_time
 
-mpirun -n 1088 --hostfile "$attempt/hosts" --map-by ppr:4:node --bind-to none --mca osc '^ucx' -x HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x NCCL_IB_HCA -x PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent "$attempt/rank" &
+mpirun -n 1088 --hostfile "$attempt/hosts" --map-by ppr:4:node --bind-to none --mca osc '^ucx' -x \
+    HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x \
+    OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x \
+    NCCL_IB_HCA -x PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent "$attempt/rank" &
 launcher=$!
 hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
 after 600 hung

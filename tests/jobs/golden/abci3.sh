@@ -64,7 +64,9 @@ finish() {
     echo "$code" > "$attempt/exit"
     if [ "$start_again" = yes ]; then
         :
-        if next=$(qsub -N t224-exp5 -P gaa50000 -q rt_HF -l select=16:mpiprocs=8 -l walltime=1:00:00 -j oe -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash /home/user/torus224/runs/example/job.sh 2>&1); then
+        if next=$(qsub -N t224-exp5 -P gaa50000 -q rt_HF -l select=16:mpiprocs=8 -l walltime=1:00:00 -j oe \
+            -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash \
+            /home/user/torus224/runs/example/job.sh 2>&1); then
             printf '{"scheduler": "pbs", "job_ids": ["%s"], "submitted_at": %s}\n' "$next" "$(date +%s)" \
                 >> "$run_folder/submissions.jsonl"
         else
@@ -119,7 +121,7 @@ cat > "$attempt/rank" <<'END_OF_RANK'
 unset OPAL_PREFIX PMIX_PREFIX PYTHONHOME LD_PRELOAD
 for name in $(compgen -e); do
     case $name in
-        OMPI_* | PMIX_* | PMI_* | PRTE_* | SLURM_* | PBS_* | TORUS224_* | NCCL_* | GLOO_* | CUDA_DEVICE_ORDER | MKL_NUM_THREADS | OMPI_MCA_plm_rsh_agent | OMP_NUM_THREADS | OPENBLAS_NUM_THREADS | PRTE_MCA_plm_ssh_agent | PYTHONNOUSERSITE | PYTHONPATH | PYTHONUNBUFFERED | TORUS224_STARTED)
+        OMPI_* | PMIX_* | PMI_* | PRTE_* | SLURM_* | PBS_* | TORUS224_* | NCCL_* | GLOO_* | CUDA_DEVICE_ORDER | MKL_NUM_THREADS | OMP_NUM_THREADS | OPENBLAS_NUM_THREADS | PYTHONNOUSERSITE | PYTHONPATH | PYTHONUNBUFFERED)
             export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}" ;;
     esac
 done
@@ -127,9 +129,13 @@ local=()
 for name in PBS_LOCALDIR TMPDIR; do
     [ ! -d "${!name:-}" ] || local+=(--bind "${!name}")
 done
-exec singularity exec --nv --no-home --bind /home/user/torus224 --bind /home/user/torus224/runs/example --bind /dev/shm --bind /tmp --bind /data/imagenet "${local[@]}"     /images/torus224.sif /home/user/torus224/.venv/bin/python -m pipeline.train /home/user/torus224/runs/example
+exec singularity exec --nv --no-home --bind /home/user/torus224 --bind /home/user/torus224/runs/example \
+    --bind /dev/shm --bind /tmp --bind /data/imagenet "${local[@]}" /images/torus224.sif python3 -m \
+    pipeline.train /home/user/torus224/runs/example
 END_OF_RANK
 chmod 700 "$attempt/rank"
+
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"  # the launcher hands it on by name, and complains where it is not set
 
 export PYTHONUNBUFFERED=1
 export OPENBLAS_NUM_THREADS=1
@@ -145,7 +151,10 @@ export PYTHONPATH=/home/user/torus224
 out_of_time() { : > "$attempt/out_of_time"; kill -USR2 $$; }
 after 3480 out_of_time
 
-mpirun -n 128 --hostfile "$attempt/hosts" --map-by ppr:8:node --bind-to none --mca osc '^ucx' -x HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent "$attempt/rank" &
+mpirun -n 128 --hostfile "$attempt/hosts" --map-by ppr:8:node --bind-to none --mca osc '^ucx' -x \
+    HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x \
+    OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x \
+    PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent "$attempt/rank" &
 launcher=$!
 hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
 after 600 hung
