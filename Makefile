@@ -67,6 +67,10 @@ submit: $(VENV)/.complete  ## give a run to a cluster's scheduler and return: EX
 sweep: $(VENV)/.complete $(SAMPLE)  ## a Hydra multirun, here or at SITE=: EXP=reference,2,5,6 ARGS=
 	@$(BIN)/python -m jobs.submit --multirun $(site) $(choices)
 
+.PHONY: status
+status: $(VENV)/.complete  ## all runs in a table, or some: RUN="runs/… runs/…" ARGS="--json"
+	@$(BIN)/python -m jobs.status $(RUN) $(ARGS)
+
 .PHONY: evaluate
 evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=runs/…
 	@test -n '$(RUN)' || { echo 'error: name the run: make evaluate RUN=runs/…' >&2; exit 1; }
