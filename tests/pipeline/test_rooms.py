@@ -27,6 +27,8 @@ TORCH_FREE = [
     "jobs.submit",
     "jobs.render",
     "jobs.status",
+    "jobs.logs",
+    "jobs.cancel",
 ]
 
 
