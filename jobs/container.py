@@ -5,12 +5,11 @@ does not see them, and each rank would take itself for a world of one: so they a
 prefixes that Apptainer and Singularity read.
 """
 
-import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from jobs.job import Job
-from jobs.script import Expansion, wrapped
+from jobs.script import Expansion, quote, wrapped
 
 OF_LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "SLURM_", "PBS_", "TORUS224_", "NCCL_", "GLOO_")
 """Beginnings of variables that a rank needs, whatever the image does with the environment."""
@@ -44,7 +43,7 @@ def _apptainer(job: Job, command: Sequence[str], names: Collection[str]) -> str:
         words += ["--bind", bind]
     inside = {"OPAL_PREFIX": container.opal_prefix, "PMIX_PREFIX": container.pmix_prefix}
     given = "".join(
-        f"export APPTAINERENV_{name}={shlex.quote(value)} SINGULARITYENV_{name}={shlex.quote(value)}\n"
+        f"export APPTAINERENV_{name}={quote([value])} SINGULARITYENV_{name}={quote([value])}\n"
         for name, value in inside.items()
         if value is not None
     )
