@@ -67,6 +67,20 @@ submit: $(VENV)/.complete  ## give a run to a cluster's scheduler and return: EX
 sweep: $(VENV)/.complete $(SAMPLE)  ## a Hydra multirun, here or at SITE=: EXP=reference,2,5,6 ARGS=
 	@$(BIN)/python -m jobs.submit --multirun $(site) $(choices)
 
+.PHONY: status
+status: $(VENV)/.complete  ## all runs in a table, or some: RUN="runs/… runs/…" ARGS="--json"
+	@$(BIN)/python -m jobs.status $(RUN) $(ARGS)
+
+.PHONY: logs
+logs: $(VENV)/.complete  ## show a run's log, or follow it until the run ends: RUN=runs/… FOLLOW=1 RANK=3 ARGS="--lines 50"
+	@test -n '$(RUN)' || { echo 'error: name the run: make logs RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m jobs.logs '$(RUN)' $(if $(FOLLOW),--follow) $(if $(RANK),--rank '$(RANK)') $(ARGS)
+
+.PHONY: cancel
+cancel: $(VENV)/.complete  ## end runs for good, and take their jobs out of the queue: RUN="runs/… runs/…"
+	@test -n '$(RUN)' || { echo 'error: name the run: make cancel RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m jobs.cancel $(RUN)
+
 .PHONY: evaluate
 evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=runs/…
 	@test -n '$(RUN)' || { echo 'error: name the run: make evaluate RUN=runs/…' >&2; exit 1; }

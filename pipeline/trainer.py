@@ -89,7 +89,7 @@ class Trainer:
         self._replaced_samples = 0
         self.update = self._resume()
         self._saved_update = self.update  # never read off the disk: the first rank writes while others look
-        self._last = self._last_update()
+        self._last = plan.last_update(config.run)
         self._profiler = Profiler(config.run.profile if workers.is_head else 0, folder.profile, self.update)
 
     def run(self) -> Ending:
@@ -166,16 +166,6 @@ class Trainer:
         with self._heartbeat.collective("learning which all-reduce runs"):
             dist.broadcast_object_list(chosen, src=0, group=self._workers.control)
         return chosen[0]
-
-    def _last_update(self) -> int:
-        """Where this attempt ends: the end of the run, or what run.stop_after_* asks for."""
-        run = self._config.run
-        ends = [self._plan.updates]
-        if run.stop_after_epochs is not None:
-            ends.append(self._plan.first_update(min(run.stop_after_epochs, self._plan.epochs)))
-        if run.stop_after_updates is not None:
-            ends.append(run.stop_after_updates)
-        return min(ends)
 
     def _after_update(self, here: Position) -> bool:
         """Agree, validate, save, where it is due; returns whether a stop was requested anywhere."""

@@ -150,7 +150,8 @@ class ProgressDisplay:
             self._bar.stop()
 
     def _describe(self, line: Mapping[str, Any], per_s: float) -> str:
-        left = timedelta(seconds=round(self._images_left(line["update"]) / per_s)) if per_s else "unknown"
+        images_left = self._plan.images(self._plan.updates) - self._plan.images(line["update"])
+        left = timedelta(seconds=round(images_left / per_s)) if per_s else "unknown"
         epochs = self._epochs_done(line["update"])
         return (
             f"epoch {epochs:.1f}/{self._plan.epochs} update {line['update']}/{self._plan.updates} "
@@ -162,13 +163,6 @@ class ProgressDisplay:
         """Epochs that are done after `update` updates."""
         epoch, inside = self._plan.position(update)
         return epoch + inside / self._plan.stage_at(epoch).updates_per_epoch
-
-    def _images_left(self, update: int) -> int:
-        done = self._plan.updates_by_stage(update)
-        return sum(
-            (stage.updates - updates) * stage.total_batch
-            for stage, updates in zip(self._plan.stages, done, strict=True)
-        )
 
 
 class _Rate:
