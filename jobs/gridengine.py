@@ -105,7 +105,7 @@ job_id=${JOB_ID:-}
         return ["qdel", number, *(["-t", task] if task else [])]
 
     def version_command(self) -> list[str]:
-        return ["qstat", "-help"]
+        return ["sh", "-c", "qstat -g c > /dev/null && qstat -help | head -n 1"]  # -help alone asks nobody
 
     def test_command(self, job: Job, script: Path) -> list[str] | None:
         return ["qsub", "-w", "v", *self.submit_command(job, script)[2:]]
