@@ -5,18 +5,20 @@ does not see them, and each rank would take itself for a world of one: so they a
 prefixes that Apptainer and Singularity read.
 """
 
-import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from jobs.job import Job
-from jobs.script import quote
+from jobs.script import Expansion, quote, wrapped
 
 OF_LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "SLURM_", "PBS_", "TORUS224_", "NCCL_", "GLOO_")
 """Beginnings of variables that a rank needs, whatever the image does with the environment."""
 
 OF_HOST_MODULES = ("OPAL_PREFIX", "PMIX_PREFIX", "PYTHONHOME", "LD_PRELOAD")
 """What a host's modules set for their own Open MPI and Python: wrong inside."""
+
+LOCAL = Expansion('"${local[@]}"')
+USER = ("--user", Expansion('"$(id -u):$(id -g)"'), Expansion('"${variables[@]}"'))
 
 
 def rank_program(job: Job, command: Sequence[str], names: Collection[str]) -> str:
@@ -41,7 +43,7 @@ def _apptainer(job: Job, command: Sequence[str], names: Collection[str]) -> str:
         words += ["--bind", bind]
     inside = {"OPAL_PREFIX": container.opal_prefix, "PMIX_PREFIX": container.pmix_prefix}
     given = "".join(
-        f"export APPTAINERENV_{name}={shlex.quote(value)} SINGULARITYENV_{name}={shlex.quote(value)}\n"
+        f"export APPTAINERENV_{name}={quote([value])} SINGULARITYENV_{name}={quote([value])}\n"
         for name, value in inside.items()
         if value is not None
     )
@@ -54,14 +56,13 @@ for name in $(compgen -e); do
             export "APPTAINERENV_$name=${{!name}}" "SINGULARITYENV_$name=${{!name}}" ;;
     esac
 done
-{given}{_local_bind(job)}exec {quote(words)} "${{local[@]}}" \
-    {quote([*container.options, str(container.image), *command])}
+{given}{_local_bind(job)}exec {wrapped([*words, LOCAL, *container.options, str(container.image), *command])}
 """
 
 
 def _docker(job: Job, command: Sequence[str], names: Collection[str]) -> str:
     container = job.config.container
-    words = ["docker", "run", "--rm", "--network=host", "--ipc=host", "--pid=host", "--uts=host"]
+    words: list[str] = ["docker", "run", "--rm", "--network=host", "--ipc=host", "--pid=host", "--uts=host"]
     if job.config.site.device == "cuda":
         words.append("--gpus=all")
     for bind in _binds(job):
@@ -69,6 +70,7 @@ def _docker(job: Job, command: Sequence[str], names: Collection[str]) -> str:
     inside = {"OPAL_PREFIX": container.opal_prefix, "PMIX_PREFIX": container.pmix_prefix}
     for name, value in inside.items():
         words += [] if value is None else ["--env", f"{name}={value}"]
+    words += [LOCAL, *USER, "--workdir", str(job.repository), *container.options, str(container.image), *command]
     return f"""#!/bin/bash
 # A rank inside {_comment(container.image)}.
 unset {" ".join(OF_HOST_MODULES)}
@@ -78,13 +80,13 @@ for name in $(compgen -e); do
         {_pattern(names)}) variables+=(--env "$name") ;;
     esac
 done
-{_local_bind(job)}exec {quote(words)} "${{local[@]}}" --user "$(id -u):$(id -g)" "${{variables[@]}}" \\
-    {quote(["--workdir", str(job.repository), *container.options, str(container.image), *command])}
+{_local_bind(job)}exec {wrapped(words)}
 """
 
 
 def _pattern(names: Collection[str]) -> str:
-    return " | ".join([*(f"{prefix}*" for prefix in OF_LAUNCHERS), *sorted(names)])
+    others = sorted(name for name in set(names) if not name.startswith(OF_LAUNCHERS))
+    return " | ".join([*(f"{prefix}*" for prefix in OF_LAUNCHERS), *others])
 
 
 def _binds(job: Job) -> list[str]:

@@ -14,7 +14,7 @@ from typing import ClassVar
 from jobs.executor import BatchEnvironment, BatchExecutor, BatchJob, QueueWatcher
 from jobs.job import Job
 from jobs.scheduler import Parts, Scheduler, Sighting, call, words
-from jobs.script import quote
+from jobs.script import wrapped
 from pipeline.config.wall_time import clock
 from pipeline.errors import UserError
 
@@ -89,7 +89,7 @@ class Pbs(Scheduler):
         return "$PBS_ARRAY_INDEX"
 
     def parts(self, job: Job) -> Parts:
-        again = quote(self.submit_command(job, job.folder.script))
+        again = wrapped(self.submit_command(job, job.folder.script), 90)
         return Parts(
             job_id="job_id=${PBS_JOBID:-}",
             hosts="awk '!seen[$0]++' \"$PBS_NODEFILE\"",

@@ -22,6 +22,10 @@ SEGMENTS = "/dev/shm/torus224-mpi"
 """Open MPI's shared memory of a run lies in a folder of this name with the user's and the script's number behind it."""
 
 
+CONTROL = frozenset(map(chr, [*range(1, 32), 127]))
+"""Characters that a line cannot show, the end of a line among them."""
+
+
 class Expansion(str):
     """A word for the shell to expand, safe as it is: `"$attempt/hosts"`."""
 
@@ -57,8 +61,29 @@ class Batch:
 
 
 def quote(words: Sequence[str | Path]) -> str:
-    """A command line of which a shell makes exactly these words."""
-    return " ".join(word if isinstance(word, Expansion) else shlex.quote(str(word)) for word in words)
+    """A command line of which bash makes exactly these words; always one line, whatever they hold.
+
+    A line of a word could be a directive to a scheduler, or end a here-document. No word can hold a NUL.
+    """
+    return " ".join(word if isinstance(word, Expansion) else _quoted(str(word)) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if not any(character in CONTROL for character in word):
+        return shlex.quote(word)
+    escapes = {"\\": "\\\\", "'": "\\'"} | {character: f"\\x{ord(character):02x}" for character in CONTROL}
+    return "$'" + "".join(escapes.get(character, character) for character in word) + "'"
+
+
+def wrapped(words: Sequence[str | Path], columns: int = 100) -> str:
+    """`quote` on several lines, where the words are many."""
+    lines = [""]
+    for word in words:
+        shown = quote([word])
+        if lines[-1] and len(lines[-1]) + len(shown) >= columns:
+            lines.append("")
+        lines[-1] += f"{' ' if lines[-1] else ''}{shown}"
+    return " \\\n    ".join(lines)
 
 
 def render(
@@ -85,8 +110,9 @@ def render(
         _opening(batch),
         log,
         *([] if batch is None else _preparation(batch)),
+        "" if batch is None else OF_MODULES,
         _exports(exports, repository),
-        SEGMENTS_OF_A_MACHINE.format(segments=shlex.quote(SEGMENTS)) if batch is None else "",
+        SEGMENTS_OF_A_MACHINE.format(segments=quote([SEGMENTS])) if batch is None else "",
         _launch(launch, start_timeout_s, batch),
         WAITING,
     ]
@@ -101,11 +127,12 @@ def _head(folder: RunFolder, repository: Path, title: str, batch: Batch | None) 
 {directives}# {_comment(title)}
 # The same script starts the run again: ranks go on from its newest checkpoint.
 # USR2 makes the ranks save and stop (exit code 85); {term}.
+# shellcheck disable=SC2329,SC1090  # functions that only traps call; files that only the cluster has
 set -uo pipefail
 umask 077
-run_folder={shlex.quote(str(folder.path))}
+run_folder={quote([folder.path])}
 attempts=$run_folder/attempts
-cd {shlex.quote(str(repository))} || exit 1
+cd {quote([repository])} || exit 1
 export HOME="${{HOME:-$run_folder}}"  # Open MPI does not start without one
 
 # One script a run folder: every process of the run inherits this lock. Some file systems of clusters have no locks
@@ -223,6 +250,10 @@ load() {
 }
 """
 
+OF_MODULES = """
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"  # the launcher hands it on by name, and complains where it is not set
+"""
+
 SEGMENTS_OF_A_MACHINE = """
 # Open MPI's shared memory gets a folder of its own, so that nothing of it outlives the run. The lock is inherited by
 # every process of the run and so is free only when all are dead: what a killed run left is removed by the next one.
@@ -271,7 +302,7 @@ def _preparation(batch: Batch) -> list[str]:
 
 def load_modules(modules: Sequence[str]) -> str:
     """Shell: loads environment modules; calls `fail LINE` where one cannot be."""
-    return MODULES + "".join(f"load {shlex.quote(module)}\n" for module in modules)
+    return MODULES + "".join(f"load {quote([module])}\n" for module in modules)
 
 
 HOSTS = """
@@ -284,7 +315,7 @@ granted=$(wc -l < "$attempt/hosts")
 
 def _exports(exports: Mapping[str, str], repository: Path) -> str:
     lines = [f"export {name}={quote([value])}" for name, value in exports.items()]
-    return "\n".join([*lines, f"export PYTHONPATH={shlex.quote(str(repository))}"]) + "\n"
+    return "\n".join([*lines, f"export PYTHONPATH={quote([repository])}"]) + "\n"
 
 
 def _launch(launch: Sequence[str], start_timeout_s: int, batch: Batch | None) -> str:
@@ -298,7 +329,7 @@ after {max(1, batch.wall_time_s - batch.lead_s)} out_of_time
 """
     redirected = ' 2>> "$run_folder/log/job.log"' if batch is None else ""
     return f"""{clock.lstrip(chr(10))}
-{quote(launch)}{redirected} &
+{wrapped(launch)}{redirected} &
 launcher=$!
 hung() {{ [ -e "$attempt/ready" ] || {{ : > "$attempt/hung"; kill -TERM "$launcher"; }}; }}
 after {start_timeout_s} hung

@@ -10,7 +10,10 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake that a person can mend: its text is one line, ready to be printed."""
+    """A mistake that a person can mend: its text is one line, ready to be printed, whatever a value in it holds."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(filter(None, map(str.strip, text.splitlines()))))
 
 
 class LostWorkerError(Exception):

@@ -28,6 +28,7 @@ ON_BAD_SAMPLE = ("refuse", "replace")
 
 def check(config: Config) -> None:
     """Raise UserError for the first thing in `config` that cannot be run."""
+    _check_text(config)
     _check_choices(config)
     _check_finite(config)
     _check_numbers(config)
@@ -73,6 +74,13 @@ def _check_choices(config: Config) -> None:
         raise UserError(
             f"model.widths names {widths} layers and model.blocks {blocks}; give one number a layer in both"
         )
+
+
+def _check_text(config: Config) -> None:
+    """No text of a configuration may hold what neither a file name nor a shell's word can."""
+    for key, value in _leaves("", asdict(config)):
+        if isinstance(value, str) and ("\0" in value or any("\ud800" <= one <= "\udfff" for one in value)):
+            raise UserError(f"{key}={value!r:.80}: holds a NUL or half of a character, which no program takes")
 
 
 def _check_finite(config: Config) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.gridengine_cluster import GridEngineCluster
 from tests.cluster.scheduler_hosts import SchedulerHosts
 from tests.cluster.slurm_cluster import SlurmCluster
 
@@ -25,6 +26,14 @@ def slurm_without_accounting(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A SLURM without a database."""
     need(SlurmCluster)
     with SlurmCluster(tmp_path_factory.mktemp("slurm"), accounting=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def gridengine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridEngineCluster]:
+    """A Grid Engine with what ABCI has added."""
+    need(GridEngineCluster)
+    with GridEngineCluster(tmp_path_factory.mktemp("gridengine")) as cluster:
         yield cluster
 
 

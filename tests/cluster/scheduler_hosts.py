@@ -129,27 +129,39 @@ class SchedulerHosts(ABC):
         outside.chmod(mode)
         return path
 
-    def start_daemons(
-        self, hosts: Sequence[int], command: Sequence[str], *, env: Mapping[str, str] | None = None
-    ) -> None:
-        """Run a command that leaves a daemon behind on each of some hosts; returns when all commands have ended.
+    def link(self, name: str, target: Path) -> None:
+        """Make a link in the hosts' folder."""
+        outside = self.hosts.path(HEAD, self.folder / name)
+        outside.parent.mkdir(parents=True, exist_ok=True)
+        outside.symlink_to(target)
 
-        Raises RuntimeError with what was printed where one fails.
+    def start_daemons(
+        self,
+        hosts: Sequence[int],
+        command: Sequence[str],
+        *,
+        background: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Run a command on each of some hosts that leaves a daemon there, or is one and goes to the background.
+
+        env: variables beside those of a user's shell. Raises RuntimeError with what was printed where a command fails.
         """
         name = Path(command[0]).name
+        if background:
+            command = ["sh", "-c", '"$@" &', "sh", *command]
         running = []
         for host in hosts:
             path = self.put(f"log/{name}-{self.hosts.names[host]}.output", "")
             with self.hosts.path(HEAD, path).open("wb") as output:  # and no pipe, which the daemon would hold open
-                running.append(
-                    subprocess.Popen(
-                        self.hosts.outlived_command(host, command, self.folder),
-                        env=self._shell() | dict(env or {}),
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=output,
-                    )
+                process = subprocess.Popen(
+                    self.hosts.outlived_command(host, command, self.folder),
+                    env=self._shell() | dict(env or {}),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
                 )
+            running.append(process)
         codes = [process.wait(START_S) for process in running]
         if any(codes):
             raise RuntimeError(f"{name} ended with {codes}\n{self.logs()}")

@@ -137,7 +137,7 @@ class SlurmCluster(SchedulerHosts):
         )
         self.put("task-prolog", TASK_PROLOG, 0o755)
         for gpu in range(GPUS_A_NODE):  # SLURM wants a device for each
-            self.hosts.path(HEAD, self.folder / f"gpu{gpu}").symlink_to("/dev/null")
+            self.link(f"gpu{gpu}", Path("/dev/null"))
 
     def _start_munge(self) -> None:
         """Start what signs messages; all hosts reach its one socket."""
@@ -156,7 +156,7 @@ class SlurmCluster(SchedulerHosts):
         place = [f"--socket={socket}", f"--pid-file={folder}/pid", "--skip-networking"]
         as_slurm_asks = ["--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"]
         mariadb = ["mariadbd", *data, *place, *as_slurm_asks]
-        self.start_daemons([HEAD], ["sh", "-c", '"$@" &', "sh", *mariadb])  # it leaves no daemon, it is one
+        self.start_daemons([HEAD], mariadb, background=True)
         self.wait_until("MariaDB answers", self.hosts.path(HEAD, socket).exists)
         self.put("slurmdbd.conf", DATABASE_DAEMON.format(head=self.head_name, folder=self.folder), 0o600)
         self.start_daemons([HEAD], ["slurmdbd"], env={"MYSQL_UNIX_PORT": str(socket)})

@@ -1,0 +1,99 @@
+#!/bin/bash
+# Torus224, exp5, on this machine
+# The same script starts the run again: ranks go on from its newest checkpoint.
+# USR2 makes the ranks save and stop (exit code 85); TERM ends them at once.
+# shellcheck disable=SC2329,SC1090  # functions that only traps call; files that only the cluster has
+set -uo pipefail
+umask 077
+run_folder=/home/user/torus224/runs/example
+attempts=$run_folder/attempts
+cd /home/user/torus224 || exit 1
+export HOME="${HOME:-$run_folder}"  # Open MPI does not start without one
+
+# One script a run folder: every process of the run inherits this lock. Some file systems of clusters have no locks
+# (any code but 1); then only the scheduler keeps two from running.
+exec 8< "$attempts" || exit 1
+flock --nonblock 8
+[ "$?" != 1 ] || { echo "$run_folder is running already" >> "$run_folder/log/job.log"; exit 1; }
+
+# Attempt N, opened before anything else; its exit code is written last, whatever ends this script.
+attempt=0
+while [ -e "$attempts/$attempt" ]; do attempt=$((attempt + 1)); done
+attempt=$attempts/$attempt
+mkdir "$attempt" || exit 1
+code=1
+launcher=
+waiting=1
+timers=()
+segments=
+fail() { mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }
+after() {  # SECONDS COMMAND...: in the background; it ends with this script, also one that was killed
+    (
+        end=$((SECONDS + $1))
+        shift
+        while [ "$SECONDS" -lt "$end" ]; do sleep 1; kill -0 $$ || exit; done
+        "$@"
+    ) 8<&- 9<&- > /dev/null 2>&1 &
+    timers+=("$!")
+}
+is_to_start_again() { false; }
+finish() {
+    trap '' USR2 TERM INT HUP
+    [ "${#timers[@]}" = 0 ] || kill "${timers[@]}" 2> /dev/null
+    [ -z "$segments" ] || rm -rf "$segments"
+    status=$code
+    start_again=no
+    ! is_to_start_again || start_again=yes
+    echo "$code" > "$attempt/exit"
+    if [ "$start_again" = yes ]; then
+        :
+
+    fi
+    exit "$status"
+}
+trap finish EXIT
+
+# Until the ranks say that they are ready, USR2 would end them: a request to stop is only noted then, and they look for
+# it once they have said so.
+tell() { waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2> /dev/null; }
+ask_to_save() { waiting=1; : > "$attempt/stop"; [ ! -e "$attempt/ready" ] || tell -USR2; }
+trap ask_to_save USR2
+trap 'tell -TERM' TERM INT HUP
+job_id=$$
+echo "$job_id" > "$attempt/job_id"
+TORUS224_STARTED=$(date +%s.%N)
+export TORUS224_STARTED
+
+export PYTHONUNBUFFERED=1
+export OPENBLAS_NUM_THREADS=1
+export MKL_NUM_THREADS=1
+export OMP_NUM_THREADS=1
+export PYTHONPATH=/home/user/torus224
+
+# Open MPI's shared memory gets a folder of its own, so that nothing of it outlives the run. The lock is inherited by
+# every process of the run and so is free only when all are dead: what a killed run left is removed by the next one.
+segments=/dev/shm/torus224-mpi-$UID
+for old in "$segments"-*/lock; do
+    [ -e "$old" ] && flock --nonblock "$old" rm -rf "${old%/lock}"
+done
+segments=$segments-$$
+mkdir -m 700 "$segments" || exit 1
+exec 9> "$segments/lock"
+flock --nonblock 9
+export OMPI_MCA_btl_sm_backing_directory="$segments"
+
+/home/user/torus224/.venv/bin/python -m jobs.tied /home/user/torus224/.venv/bin/mpirun -n 4 --oversubscribe --bind-to \
+    none --output :raw --mca osc '^ucx' /home/user/torus224/.venv/bin/python -m pipeline.train \
+    /home/user/torus224/runs/example 2>> "$run_folder/log/job.log" &
+launcher=$!
+hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
+after 600 hung
+
+# A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).
+while [ "$waiting" = 1 ]; do
+    waiting=0
+    wait "$launcher"
+    status=$?
+    [ "$status" = 127 ] || code=$status
+done
+exit "$code"

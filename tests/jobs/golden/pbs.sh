@@ -1,0 +1,135 @@
+#!/bin/bash
+#PBS -N t224-exp5
+#PBS -q gpu
+#PBS -l select=16:ncpus=8:mpiprocs=8:ngpus=8
+#PBS -l walltime=1:00:00
+#PBS -j oe
+#PBS -o /home/user/torus224/runs/example/log/scheduler.log
+#PBS -r y
+#PBS -m n
+# Torus224, exp5, 16 nodes x 8 at pbs
+# The same script starts the run again: ranks go on from its newest checkpoint.
+# USR2 makes the ranks save and stop (exit code 85); TERM ends them at once.
+# shellcheck disable=SC2329,SC1090  # functions that only traps call; files that only the cluster has
+set -uo pipefail
+umask 077
+run_folder=/home/user/torus224/runs/example
+attempts=$run_folder/attempts
+cd /home/user/torus224 || exit 1
+export HOME="${HOME:-$run_folder}"  # Open MPI does not start without one
+
+# One script a run folder: every process of the run inherits this lock. Some file systems of clusters have no locks
+# (any code but 1); then only the scheduler keeps two from running.
+exec 8< "$attempts" || exit 1
+flock --nonblock 8
+[ "$?" != 1 ] || { echo "$run_folder is running already" >> "$run_folder/log/job.log"; exit 1; }
+
+# Attempt N, opened before anything else; its exit code is written last, whatever ends this script.
+attempt=0
+while [ -e "$attempts/$attempt" ]; do attempt=$((attempt + 1)); done
+attempt=$attempts/$attempt
+mkdir "$attempt" || exit 1
+code=1
+launcher=
+waiting=1
+timers=()
+segments=
+fail() { mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }
+after() {  # SECONDS COMMAND...: in the background; it ends with this script, also one that was killed
+    (
+        end=$((SECONDS + $1))
+        shift
+        while [ "$SECONDS" -lt "$end" ]; do sleep 1; kill -0 $$ || exit; done
+        "$@"
+    ) 8<&- 9<&- > /dev/null 2>&1 &
+    timers+=("$!")
+}
+not_again() { echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }
+is_to_start_again() {
+    [ "$code" = 85 ] || { [ -e "$attempt/out_of_time" ] && [ "$code" -gt 128 ]; } || return 1
+    [ ! -e "$run_folder/cancelled" ] || return 1
+    local starts
+    starts=$(cat "$run_folder/starts" 2> /dev/null || echo 0)
+    [ "$starts" -lt 3 ] || { not_again "its 3 new starts (site.requeue.max) are used up"; return 1; }
+    echo "$((starts + 1))" > "$run_folder/starts"
+}
+finish() {
+    trap '' USR2 TERM INT HUP
+    [ "${#timers[@]}" = 0 ] || kill "${timers[@]}" 2> /dev/null
+    [ -z "$segments" ] || rm -rf "$segments"
+    status=$code
+    start_again=no
+    ! is_to_start_again || start_again=yes
+    echo "$code" > "$attempt/exit"
+    if [ "$start_again" = yes ]; then
+        :
+        if next=$(qsub -N t224-exp5 -q gpu -l select=16:ncpus=8:mpiprocs=8:ngpus=8 -l walltime=1:00:00 -j oe \
+            -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash \
+            /home/user/torus224/runs/example/job.sh 2>&1); then
+            printf '{"scheduler": "pbs", "job_ids": ["%s"], "submitted_at": %s}\n' "$next" "$(date +%s)" \
+                >> "$run_folder/submissions.jsonl"
+        else
+            not_again "PBS does not start it again: $next"
+        fi
+    fi
+    exit "$status"
+}
+trap finish EXIT
+
+# Until the ranks say that they are ready, USR2 would end them: a request to stop is only noted then, and they look for
+# it once they have said so.
+tell() { waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2> /dev/null; }
+ask_to_save() { waiting=1; : > "$attempt/stop"; [ ! -e "$attempt/ready" ] || tell -USR2; }
+trap ask_to_save USR2
+trap 'tell -TERM' TERM INT HUP
+job_id=${PBS_JOBID:-}
+echo "$job_id" > "$attempt/job_id"
+TORUS224_STARTED=$(date +%s.%N)
+export TORUS224_STARTED
+
+exec >> "$run_folder/log/job.log" 2>&1  # by itself: some schedulers show output only when the job has ended
+echo "job $job_id, attempt ${attempt##*/}, $(date '+%F %T %z'), on $(uname -n)"
+
+for name in PBS_JOBID PBS_NODEFILE; do
+    [ -n "${!name:-}" ] || fail "$name has no value in this job, and the site needs it; is this the right SITE?"
+done
+
+hosts() { awk '!seen[$0]++' "$PBS_NODEFILE"; }
+hosts | sed 's/$/ slots=8/' > "$attempt/hosts" || fail "the job's hosts cannot be found out"
+granted=$(wc -l < "$attempt/hosts")
+[ "$granted" = 16 ] || fail "the scheduler granted $granted nodes and the run needs 16"
+
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"  # the launcher hands it on by name, and complains where it is not set
+
+export PYTHONUNBUFFERED=1
+export OPENBLAS_NUM_THREADS=1
+export MKL_NUM_THREADS=1
+export OMP_NUM_THREADS=1
+export PYTHONNOUSERSITE=1
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
+export PRTE_MCA_plm_ssh_agent=pbs_tmrsh
+export OMPI_MCA_plm_rsh_agent=pbs_tmrsh
+export PYTHONPATH=/home/user/torus224
+
+# The scheduler's own warnings come early, late or never: this clock is ours.
+out_of_time() { : > "$attempt/out_of_time"; kill -USR2 $$; }
+after 3480 out_of_time
+
+/home/user/torus224/.venv/bin/mpirun -n 128 --hostfile "$attempt/hosts" --map-by ppr:8:node \
+    --bind-to none --mca osc '^ucx' -x HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x \
+    OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x \
+    PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent \
+    /home/user/torus224/.venv/bin/python -m pipeline.train /home/user/torus224/runs/example &
+launcher=$!
+hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
+after 600 hung
+
+# A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).
+while [ "$waiting" = 1 ]; do
+    waiting=0
+    wait "$launcher"
+    status=$?
+    [ "$status" = 127 ] || code=$status
+done
+exit "$code"
+# submitted by: qsub -N t224-exp5 -q gpu -l select=16:ncpus=8:mpiprocs=8:ngpus=8 -l walltime=1:00:00 -j oe -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash /home/user/torus224/runs/example/job.sh

@@ -1,0 +1,129 @@
+#!/bin/bash
+#SBATCH --job-name=t224-exp5
+#SBATCH --nodes=16
+#SBATCH --ntasks-per-node=8
+#SBATCH --time=1:00:00
+#SBATCH --gres=gpu:8
+#SBATCH --account=gpu-project
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=/home/user/torus224/runs/example/log/scheduler.log
+#SBATCH --export=HOME,USER,LOGNAME,SHELL,PATH,LANG
+# Torus224, exp5, 16 nodes x 8 at slurm
+# The same script starts the run again: ranks go on from its newest checkpoint.
+# USR2 makes the ranks save and stop (exit code 85); TERM ends them at once.
+# shellcheck disable=SC2329,SC1090  # functions that only traps call; files that only the cluster has
+set -uo pipefail
+umask 077
+run_folder=/home/user/torus224/runs/example
+attempts=$run_folder/attempts
+cd /home/user/torus224 || exit 1
+export HOME="${HOME:-$run_folder}"  # Open MPI does not start without one
+
+# One script a run folder: every process of the run inherits this lock. Some file systems of clusters have no locks
+# (any code but 1); then only the scheduler keeps two from running.
+exec 8< "$attempts" || exit 1
+flock --nonblock 8
+[ "$?" != 1 ] || { echo "$run_folder is running already" >> "$run_folder/log/job.log"; exit 1; }
+
+# Attempt N, opened before anything else; its exit code is written last, whatever ends this script.
+attempt=0
+while [ -e "$attempts/$attempt" ]; do attempt=$((attempt + 1)); done
+attempt=$attempts/$attempt
+mkdir "$attempt" || exit 1
+code=1
+launcher=
+waiting=1
+timers=()
+segments=
+fail() { mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }
+after() {  # SECONDS COMMAND...: in the background; it ends with this script, also one that was killed
+    (
+        end=$((SECONDS + $1))
+        shift
+        while [ "$SECONDS" -lt "$end" ]; do sleep 1; kill -0 $$ || exit; done
+        "$@"
+    ) 8<&- 9<&- > /dev/null 2>&1 &
+    timers+=("$!")
+}
+not_again() { echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }
+is_to_start_again() {
+    [ "$code" = 85 ] || { [ -e "$attempt/out_of_time" ] && [ "$code" -gt 128 ]; } || return 1
+    [ ! -e "$run_folder/cancelled" ] || return 1
+    local starts
+    starts=$(cat "$run_folder/starts" 2> /dev/null || echo 0)
+    [ "$starts" -lt 3 ] || { not_again "its 3 new starts (site.requeue.max) are used up"; return 1; }
+    echo "$((starts + 1))" > "$run_folder/starts"
+}
+finish() {
+    trap '' USR2 TERM INT HUP
+    [ "${#timers[@]}" = 0 ] || kill "${timers[@]}" 2> /dev/null
+    [ -z "$segments" ] || rm -rf "$segments"
+    status=$code
+    start_again=no
+    ! is_to_start_again || start_again=yes
+    echo "$code" > "$attempt/exit"
+    if [ "$start_again" = yes ]; then
+        :
+        said=$(scontrol requeue "$job_id" 2>&1) || not_again "SLURM does not start it again: $said"
+    fi
+    exit "$status"
+}
+trap finish EXIT
+
+# Until the ranks say that they are ready, USR2 would end them: a request to stop is only noted then, and they look for
+# it once they have said so.
+tell() { waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2> /dev/null; }
+ask_to_save() { waiting=1; : > "$attempt/stop"; [ ! -e "$attempt/ready" ] || tell -USR2; }
+trap ask_to_save USR2
+trap 'tell -TERM' TERM INT HUP
+job_id=${SLURM_JOB_ID:-}
+[ -z "${SLURM_ARRAY_JOB_ID:-}" ] || job_id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+unset SLURM_EXPORT_ENV  # it would keep the launcher's daemons from their environment
+echo "$job_id" > "$attempt/job_id"
+TORUS224_STARTED=$(date +%s.%N)
+export TORUS224_STARTED
+
+exec >> "$run_folder/log/job.log" 2>&1  # by itself: some schedulers show output only when the job has ended
+echo "job $job_id, attempt ${attempt##*/}, $(date '+%F %T %z'), on $(uname -n)"
+
+for name in SLURM_JOB_ID SLURM_JOB_NODELIST; do
+    [ -n "${!name:-}" ] || fail "$name has no value in this job, and the site needs it; is this the right SITE?"
+done
+
+hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+hosts | sed 's/$/ slots=8/' > "$attempt/hosts" || fail "the job's hosts cannot be found out"
+granted=$(wc -l < "$attempt/hosts")
+[ "$granted" = 16 ] || fail "the scheduler granted $granted nodes and the run needs 16"
+
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"  # the launcher hands it on by name, and complains where it is not set
+
+export PYTHONUNBUFFERED=1
+export OPENBLAS_NUM_THREADS=1
+export MKL_NUM_THREADS=1
+export OMP_NUM_THREADS=1
+export PYTHONNOUSERSITE=1
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
+export PYTHONPATH=/home/user/torus224
+
+# The scheduler's own warnings come early, late or never: this clock is ours.
+out_of_time() { : > "$attempt/out_of_time"; kill -USR2 $$; }
+after 3480 out_of_time
+
+/home/user/torus224/.venv/bin/mpirun -n 128 --map-by ppr:8:node --bind-to none --mca osc '^ucx' -x \
+    HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x \
+    OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER \
+    /home/user/torus224/.venv/bin/python -m pipeline.train /home/user/torus224/runs/example &
+launcher=$!
+hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
+after 600 hung
+
+# A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).
+while [ "$waiting" = 1 ]; do
+    waiting=0
+    wait "$launcher"
+    status=$?
+    [ "$status" = 127 ] || code=$status
+done
+exit "$code"
+# submitted by: sbatch --parsable /home/user/torus224/runs/example/job.sh
