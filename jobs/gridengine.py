@@ -106,7 +106,7 @@ job_id=${JOB_ID:-}
         return ["qdel", number, *(["-t", task] if task else [])]
 
     def version_command(self) -> list[str]:
-        return ["qstat", "-help"]
+        return ["sh", "-c", "qstat -g c > /dev/null && qstat -help | head -n 1"]  # -help alone asks nobody
 
     def test_command(self, job: Job, script: Path) -> list[str] | None:
         return ["qsub", "-w", "v", *self.submit_command(job, script)[2:]]
@@ -159,7 +159,7 @@ def read_reason(details: str) -> str:
 
 
 def read_books(books: str) -> Sighting:
-    """How a job ended, from `qacct -j`: every start of it has a record, and every host of a start; the newest counts."""
+    """How a job ended, from `qacct -j`: every start has a record, and every host of a start."""
     records = [dict(re.findall(r"^(\w+)\s+(.*?)\s*$", text, re.MULTILINE)) for text in books.split("=" * 62)]
     newest = max((record.get("start_time", "") for record in records), default="", key=_seconds)
     for fields in (record for record in records if record.get("start_time") == newest):
