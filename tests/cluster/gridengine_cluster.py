@@ -225,6 +225,7 @@ class GridEngineCluster(SchedulerHosts):
         self.put("root/default/common/bootstrap", BOOTSTRAP.format(folder=self.folder))
         self.put("root/default/common/act_qmaster", self.head_name)
         self.put("root/default/common/sge_request", f"-jsv {self.folder}/verifier")
+        self.link("log/sge_qmaster", Path("../qmaster/messages"))
         self.put("verifier", VERIFIER.format(slots=self.slots), 0o755)
         variables = " ".join(f"{name}={value}" for name, value in JOB_ENVIRONMENT.items() if name != "TMPDIR")
         self.put("starter", STARTER.format(variables=variables), 0o755)
