@@ -2,11 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from tests.cluster.conftest import need
 from tests.cluster.gridengine_cluster import GridEngineCluster
 from tests.cluster.slurm_cluster import SlurmCluster
 
@@ -73,6 +75,22 @@ def executable(name: str, script: str) -> None:
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("world.py").write_text(WORLD)
+
+
+class Absent(SlurmCluster):
+    programs: ClassVar[Mapping[str, str]] = {"bin/no-such-program": "its-package", "bin/env": "coreutils"}
+
+
+def test_a_scheduler_that_is_not_installed_is_skipped_by_its_packages_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REQUIRE_CLUSTER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no /usr/bin/no-such-program; install with: .* its-package$"):
+        need(Absent)
+
+
+def test_a_scheduler_that_must_be_there_fails_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUIRE_CLUSTER", "1")
+    with pytest.raises(pytest.fail.Exception, match="its-package"):
+        need(Absent)
 
 
 def test_slurm_runs_a_job_on_two_hosts_that_know_each_other(slurm_without_accounting: SlurmCluster) -> None:
@@ -172,6 +190,7 @@ cat $SGE_JOB_HOSTLIST
     assert world.split() == [listed[0], listed[0], listed[1], listed[1]]
 
 
+@pytest.mark.long
 def test_a_job_of_grid_engine_runs_again_where_a_node_is_lost(gridengine: GridEngineCluster) -> None:
     script = "hostname >> runs; [ $(wc -l < runs) = 2 ] || sleep 1000"
     Path("script").write_text(f"#!/bin/bash\n{script}\n")
