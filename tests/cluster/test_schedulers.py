@@ -83,7 +83,7 @@ class Absent(SlurmCluster):
 
 def test_a_scheduler_that_is_not_installed_is_skipped_by_its_packages_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REQUIRE_CLUSTER", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="no /usr/bin/no-such-program; install with: .* its-package$"):
+    with pytest.raises(pytest.skip.Exception, match=r"no /usr/bin/no-such-program; install with: .* its-package$"):
         need(Absent)
 
 
