@@ -81,6 +81,11 @@ cancel: $(VENV)/.complete  ## end runs for good, and take their jobs out of the 
 	@test -n '$(RUN)' || { echo 'error: name the run: make cancel RUN=runs/…' >&2; exit 1; }
 	$(BIN)/python -m jobs.cancel $(RUN)
 
+.PHONY: resubmit
+resubmit: $(VENV)/.complete  ## go on with a cluster's run that ended before its end: RUN=runs/… ARGS="site.wall_time=2:00:00"
+	@test -n '$(RUN)' || { echo 'error: name the run: make resubmit RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m jobs.resubmit '$(RUN)' $(choices)
+
 .PHONY: evaluate
 evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=runs/…
 	@test -n '$(RUN)' || { echo 'error: name the run: make evaluate RUN=runs/…' >&2; exit 1; }

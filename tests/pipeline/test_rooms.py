@@ -29,6 +29,7 @@ TORCH_FREE = [
     "jobs.status",
     "jobs.logs",
     "jobs.cancel",
+    "jobs.resubmit",
 ]
 
 
