@@ -82,7 +82,12 @@ def write_again(folder: RunFolder, config: Config, words: Sequence[str]) -> None
 
 
 def locate_data(config: Config) -> None:
-    """Make data.path absolute, from the repository where ranks start, and check that there are shards."""
+    """Make data.path absolute, from the repository where ranks start, and check that there are shards.
+
+    Synthetic images need none.
+    """
+    if config.data.synthetic:
+        return
     config.data.path = str(compose.REPOSITORY / config.data.path)
     check_data(Path(config.data.path))
 
