@@ -30,6 +30,7 @@ TORCH_FREE = [
     "jobs.logs",
     "jobs.cancel",
     "jobs.resubmit",
+    "jobs.scaling",
 ]
 
 
