@@ -58,6 +58,10 @@ train: $(VENV)/.complete $(SAMPLE)  ## train on this machine: EXP=5, ARGS=, or g
 render: $(VENV)/.complete  ## show a run without starting it: header, job script, configuration; EXP=5 SITE= NODES= ARGS=
 	@$(BIN)/python -m jobs.render $(site) $(choices)
 
+.PHONY: doctor
+doctor: $(VENV)/.complete  ## look before submitting: scheduler, image, MPI, data, folders; SITE= GROUP= DATA= IMAGE=
+	@$(BIN)/python -m jobs.doctor $(site) $(choices)
+
 .PHONY: submit
 submit: $(VENV)/.complete  ## give a run to a cluster's scheduler and return: EXP=5 SITE=abci3 NODES=16 GROUP= DATA= IMAGE=
 	@case '$(SITE)' in "" | local) echo 'error: name the cluster: make submit SITE=slurm (conf/site/ lists them); make train runs here' >&2; exit 1 ;; esac

@@ -48,7 +48,7 @@ def command(job: Job, variables: Mapping[str, str], *, host_file: bool) -> list[
             "--cpu-bind=none", "--kill-on-bad-exit=1", f"--export={','.join(names)}",
         ]  # fmt: skip
     else:
-        words = [_mpirun(job), "-n", str(allocation.workers)]
+        words = [mpirun(job), "-n", str(allocation.workers)]
         if host_file:
             words += ["--hostfile", Expansion('"$attempt/hosts"')]
         words += ["--map-by", f"ppr:{allocation.workers_per_node}:node", "--bind-to", "none", "--mca", "osc", "^ucx"]
@@ -78,7 +78,7 @@ def _rank(job: Job) -> list[str]:
     return python(job) if job.config.container.name == "none" else [Expansion('"$attempt/rank"')]
 
 
-def _mpirun(job: Job) -> str:
+def mpirun(job: Job) -> str:
     """The launcher's program: the one of the Python that submits is the ranks' own where there is no container."""
     beside = Path(sys.executable).with_name("mpirun")
     if job.config.site.launcher_path:

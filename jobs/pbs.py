@@ -119,7 +119,7 @@ fi
         return ["qdel", job_id]
 
     def version_command(self) -> list[str]:
-        return ["qstat", "-B"]
+        return ["qstat", "-B", "-f"]
 
 
 def option_words(option: str) -> list[str]:

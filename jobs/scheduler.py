@@ -7,6 +7,7 @@ To add one, see docs/adding-a-scheduler.md. Torch-free.
 import importlib
 import os
 import shutil
+import signal
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -141,27 +142,35 @@ def find(name: str) -> Scheduler:
     return cast(Scheduler, importlib.import_module(f"jobs.{name}").SCHEDULER)
 
 
-def call(command: Sequence[str], *, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+def call(
+    command: Sequence[str], *, cwd: Path | None = None, timeout_s: float = ANSWER_S
+) -> "subprocess.CompletedProcess[str]":
     """Run one of a scheduler's commands; it inherits nothing of a job that the caller may sit in.
 
     Raises UserError where it cannot be run or does not answer; a non-zero code is the caller's.
     """
     try:
-        return subprocess.run(
+        with subprocess.Popen(
             command,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=ANSWER_S,
-            check=False,
             env=environment(),
             cwd=cwd,
-            stdin=subprocess.DEVNULL,
-        )
+            start_new_session=True,
+        ) as process:
+            try:
+                output, errors = process.communicate(timeout=timeout_s)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # with what it has started: that may hold the pipes open
+                raise
+            return subprocess.CompletedProcess(command, process.returncode, output, errors)
     except FileNotFoundError:
         raise UserError(f"{command[0]} not found; log in to the cluster, or load its module") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{command[0]} did not answer within {ANSWER_S} s; try again later") from None
+        raise UserError(f"{command[0]} did not answer within {timeout_s:g} s; try again later") from None
     except OSError as error:
         raise UserError(f"{command[0]} cannot be run: {error.strerror}") from None
 

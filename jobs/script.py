@@ -284,7 +284,7 @@ def _preparation(batch: Batch) -> list[str]:
     """Modules, required variables, hosts and small programs of a batch job."""
     blocks = []
     if batch.modules:
-        blocks.append(MODULES + "".join(f"load {quote([module])}\n" for module in batch.modules))
+        blocks.append(load_modules(batch.modules))
     if batch.require:
         names = " ".join(batch.require)
         blocks.append(
@@ -298,6 +298,11 @@ def _preparation(batch: Batch) -> list[str]:
             f'chmod 700 "$attempt/{name}"\n'
         )
     return blocks
+
+
+def load_modules(modules: Sequence[str]) -> str:
+    """Shell: loads environment modules; calls `fail LINE` where one cannot be."""
+    return MODULES + "".join(f"load {quote([module])}\n" for module in modules)
 
 
 HOSTS = """

@@ -127,10 +127,10 @@ said=$(scontrol requeue "$job_id" 2>&1) || not_again "SLURM does not start it ag
         return ["scancel", job_id]
 
     def version_command(self) -> list[str]:
-        return ["scontrol", "ping"]
+        return ["scontrol", "show", "config"]
 
-    def test_command(self, job: Job, script: Path) -> list[str] | None:  # noqa: ARG002
-        return ["sbatch", "--test-only", str(script)]
+    def test_command(self, job: Job, script: Path) -> list[str] | None:
+        return ["sbatch", "--test-only", *self.submit_command(job, script)[2:]]
 
 
 def sighting(state: str, reason: str) -> Sighting:

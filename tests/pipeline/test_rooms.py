@@ -31,6 +31,7 @@ TORCH_FREE = [
     "jobs.cancel",
     "jobs.resubmit",
     "jobs.scaling",
+    "jobs.doctor.__main__",
 ]
 
 

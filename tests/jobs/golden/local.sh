@@ -82,9 +82,9 @@ exec 9> "$segments/lock"
 flock --nonblock 9
 export OMPI_MCA_btl_sm_backing_directory="$segments"
 
-/home/user/torus224/.venv/bin/python -m jobs.tied /home/user/torus224/.venv/bin/mpirun -n 4 --oversubscribe --bind-to \
-    none --output :raw --mca osc '^ucx' /home/user/torus224/.venv/bin/python -m pipeline.train \
-    /home/user/torus224/runs/example 2>> "$run_folder/log/job.log" &
+/home/user/torus224/.venv/bin/python -m jobs.tied /home/user/torus224/.venv/bin/mpirun -n 4 \
+    --oversubscribe --bind-to none --output :raw --mca osc '^ucx' /home/user/torus224/.venv/bin/python \
+    -m pipeline.train /home/user/torus224/runs/example 2>> "$run_folder/log/job.log" &
 launcher=$!
 hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
 after 600 hung
