@@ -29,6 +29,8 @@ TORCH_FREE = [
     "jobs.status",
     "jobs.logs",
     "jobs.cancel",
+    "jobs.resubmit",
+    "jobs.scaling",
     "jobs.doctor.__main__",
 ]
 
