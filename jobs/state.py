@@ -34,7 +34,15 @@ class State:
 
 
 def find_out(folder: RunFolder, ask: Ask | None) -> State:
-    """The state of a run; ask: what its scheduler says of a job id, None for a run on this machine."""
+    """The state of a run; ask: what its scheduler says of a job id, None for a run on this machine.
+
+    A run that seems lost is looked at twice: its script may have written its code while the scheduler was asked.
+    """
+    found = _look(folder, ask)
+    return _look(folder, ask) if found.word == "lost" else found
+
+
+def _look(folder: RunFolder, ask: Ask | None) -> State:
     attempt = folder.latest_attempt()
     code = folder.exit_code(attempt)
     jobs = folder.job_ids()

@@ -43,6 +43,16 @@ def test_a_job_whose_script_has_begun_runs(folder: RunFolder) -> None:
     assert state(folder, job_7=RUNNING) == State("running", "", "7")
 
 
+def test_a_script_that_ends_while_the_scheduler_is_asked_is_not_lost(folder: RunFolder) -> None:
+    attempt = add_attempt(folder, "7")
+
+    def ask(_: str) -> Sighting:
+        (attempt / "exit").write_text("0\n")
+        return Sighting("ended", "COMPLETED")
+
+    assert find_out(folder, ask) == State("done", "", "7")
+
+
 def test_exit_code_0_is_done_whatever_the_queue_says(folder: RunFolder) -> None:
     add_attempt(folder, "7", 0)
     assert find_out(folder, no_scheduler) == State("done", "", "7")
