@@ -27,6 +27,7 @@ def environment(job: Job) -> dict[str, str]:
     """Variables that the script gives to the ranks, beside those of every run."""
     site = job.config.site
     found = {"PYTHONNOUSERSITE": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    found["TORUS224_WORLD_SIZE"] = str(job.allocation.workers)  # a world that is not met is told by it
     if site.cards:
         found["NCCL_IB_HCA"] = ",".join(site.cards)
     if site.launcher == "srun":
