@@ -41,7 +41,7 @@ def environment(job: Job) -> dict[str, str]:
 def command(job: Job, variables: Mapping[str, str], *, host_file: bool) -> list[str]:
     """The launcher with its words. variables: those to pass on by name. host_file: whether it needs the hosts."""
     site, allocation = job.config.site, job.allocation
-    names = [*OF_THE_NODE, *ENVIRONMENT_OF_A_RANK, *BY_THE_SCRIPT, *variables]
+    names = [*OF_THE_NODE, *_passed_on(job, variables)]
     if site.launcher == "srun":
         words = [
             site.launcher_path or "srun", "--mpi=pmix", f"--nodes={allocation.nodes}",
@@ -63,8 +63,7 @@ def files(job: Job, variables: Mapping[str, str]) -> dict[str, str]:
     if job.config.site.launch_agent == "qrsh":
         found["launch-agent"] = QRSH
     if job.config.container.name != "none":
-        names = [*ENVIRONMENT_OF_A_RANK, *BY_THE_SCRIPT, *variables]
-        found["rank"] = rank_program(job, python(job), names)
+        found["rank"] = rank_program(job, python(job), _passed_on(job, variables))
     return found
 
 
@@ -73,6 +72,12 @@ def python(job: Job) -> list[str]:
     inside = job.config.container.name != "none"
     program = job.config.site.python or ("python3" if inside else sys.executable)
     return [program, "-m", "pipeline.train", str(job.folder.path)]
+
+
+def _passed_on(job: Job, variables: Mapping[str, str]) -> list[str]:
+    """Names of variables that every rank needs; the node's own disk is bound into an image by its variable."""
+    disk = job.config.site.local_storage
+    return [*ENVIRONMENT_OF_A_RANK, *BY_THE_SCRIPT, *variables, *([disk] if disk else [])]
 
 
 def _rank(job: Job) -> list[str]:

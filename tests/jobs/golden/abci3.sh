@@ -155,7 +155,8 @@ after 3480 out_of_time
 mpirun -n 128 --hostfile "$attempt/hosts" --map-by ppr:8:node --bind-to none --mca osc '^ucx' -x \
     HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x \
     OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x \
-    TORUS224_WORLD_SIZE -x PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent "$attempt/rank" &
+    TORUS224_WORLD_SIZE -x PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent -x PBS_LOCALDIR \
+    "$attempt/rank" &
 launcher=$!
 hung() {
     [ ! -e "$attempt/ready" ] || return

@@ -125,7 +125,7 @@ after 3480 out_of_time
     --bind-to none --mca osc '^ucx' -x HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x \
     OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x \
     PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x TORUS224_WORLD_SIZE -x PRTE_MCA_plm_ssh_agent -x \
-    OMPI_MCA_plm_rsh_agent /home/user/torus224/.venv/bin/python -m pipeline.train \
+    OMPI_MCA_plm_rsh_agent -x TMPDIR /home/user/torus224/.venv/bin/python -m pipeline.train \
     /home/user/torus224/runs/example &
 launcher=$!
 hung() {
