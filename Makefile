@@ -1,7 +1,7 @@
 # Torus224. `make help` lists the targets.
 #
 # Variables: EXP=5 (1…6, reference, flash; a list for sweep), ARGS="optim.lr=2.0" (Hydra overrides), WORKERS=, NODES=,
-# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/….
+# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, FOLLOW=1, RANK=, REPORT=1.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -70,6 +70,29 @@ submit: $(VENV)/.complete  ## give a run to a cluster's scheduler and return: EX
 .PHONY: sweep
 sweep: $(VENV)/.complete $(SAMPLE)  ## a Hydra multirun, here or at SITE=: EXP=reference,2,5,6 ARGS=
 	@$(BIN)/python -m jobs.submit --multirun $(site) $(choices)
+
+.PHONY: status
+status: $(VENV)/.complete  ## all runs in a table, or some: RUN="runs/… runs/…" ARGS="--json"
+	@$(BIN)/python -m jobs.status $(RUN) $(ARGS)
+
+.PHONY: logs
+logs: $(VENV)/.complete  ## show a run's log, or follow it until the run ends: RUN=runs/… FOLLOW=1 RANK=3 ARGS="--lines 50"
+	@test -n '$(RUN)' || { echo 'error: name the run: make logs RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m jobs.logs '$(RUN)' $(if $(FOLLOW),--follow) $(if $(RANK),--rank '$(RANK)') $(ARGS)
+
+.PHONY: cancel
+cancel: $(VENV)/.complete  ## end runs for good, and take their jobs out of the queue: RUN="runs/… runs/…"
+	@test -n '$(RUN)' || { echo 'error: name the run: make cancel RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m jobs.cancel $(RUN)
+
+.PHONY: resubmit
+resubmit: $(VENV)/.complete  ## go on with a cluster's run that ended before its end: RUN=runs/… ARGS="site.wall_time=2:00:00"
+	@test -n '$(RUN)' || { echo 'error: name the run: make resubmit RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m jobs.resubmit '$(RUN)' $(choices)
+
+.PHONY: scaling
+scaling: $(VENV)/.complete $(SAMPLE)  ## scaling efficiency, real and synthetic images: SITE=abci3 NODES=1,2,4 (here WORKERS=1,2), then REPORT=1
+	@$(BIN)/python -m jobs.scaling $(if $(REPORT),--report $(RUN),$(site) $(choices))
 
 .PHONY: evaluate
 evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=runs/…

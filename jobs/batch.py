@@ -18,6 +18,13 @@ from pipeline.run_folder import RunFolder
 
 def make(config: Config, words: Sequence[str], repository: Path) -> Job:
     """The job of a new run, with its run folder. Raises UserError where it could not be submitted from here."""
+    check_submittable(config)
+    folder = prepare.create(config, words)
+    return make_job(config, folder, repository)
+
+
+def check_submittable(config: Config) -> None:
+    """Raise UserError where a run could not be submitted from here, or its site does not grant what it needs."""
     lacking = find(config.site.scheduler).missing()
     if lacking:
         raise UserError(f"site={config.site.name}: {lacking}")
@@ -25,15 +32,13 @@ def make(config: Config, words: Sequence[str], repository: Path) -> Job:
     refusal = beyond_limits(config, plan, allocate(config, plan))
     if refusal:
         raise UserError(refusal)
-    folder = prepare.create(config, words)
-    return make_job(config, folder, repository)
 
 
 def submit(jobs: Sequence[Job], arrays: Path) -> None:
     """Give jobs to their schedulers, those that ask for the same machines as one array; says of each id and folder.
 
     arrays: folder for the scripts of arrays. Raises UserError where a scheduler refuses one; what was submitted before
-    it stays, what was not is removed, since it never was a run.
+    it stays, what never was is removed, since it is no run.
     """
     waiting = list(jobs)
     while waiting:
@@ -69,6 +74,6 @@ def _alike(one: Job, other: Job, scheduler: Scheduler) -> bool:
 
 
 def _remove(folder: RunFolder) -> None:
-    """Take away a run folder whose job was refused, unless something of a run is in it."""
-    if folder.latest_attempt() is None and not folder.saved_updates():
+    """Take away a new run folder whose job was refused; never one that was submitted before, or in which a run is."""
+    if not folder.submissions.exists() and folder.latest_attempt() is None and not folder.saved_updates():
         shutil.rmtree(folder.path, ignore_errors=True)

@@ -91,7 +91,9 @@ def _pattern(names: Collection[str]) -> str:
 
 def _binds(job: Job) -> list[str]:
     """What a rank sees of the host, the same path inside: each once."""
-    paths = [str(job.repository), str(job.folder.path), "/dev/shm", "/tmp", job.config.data.path]
+    paths = [str(job.repository), str(job.folder.path), "/dev/shm", "/tmp"]
+    if not job.config.data.synthetic:
+        paths.append(job.config.data.path)
     if job.config.container.mount_home:
         paths.append(str(Path.home()))
     return [*dict.fromkeys(paths), *job.config.container.binds]

@@ -214,10 +214,14 @@ class BatchExecutor(PicklingExecutor):
         """Give a script to the scheduler, and the dependent ones where they are chained; returns the ids, in order."""
         requeue = job.config.site.requeue
         ids = [self.send(self.scheduler.submit_command(job, path, elements=elements))]
-        for _ in range(requeue.max if requeue.how == "chain" else 0):
-            ids.append(
-                self.send(self.scheduler.submit_command(job, path, ["follow"], after=ids[-1], elements=elements))
-            )
+        try:
+            for _ in range(requeue.max if requeue.how == "chain" else 0):
+                command = self.scheduler.submit_command(job, path, ["follow"], after=ids[-1], elements=elements)
+                ids.append(self.send(command))
+        except UserError:
+            for job_id in reversed(ids):  # nobody would know of them
+                call(self.scheduler.cancel_command(job_id))
+            raise
         return ids
 
     def send(self, command: Sequence[str]) -> str:

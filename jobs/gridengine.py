@@ -3,6 +3,7 @@
 import getpass
 import os
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -117,11 +118,10 @@ job_id=${JOB_ID:-}
         reason, never = read_reason(details.stdout), "E" in state
         if state.startswith("h") and "jid_predecessor_list" not in details.stdout:
             reason, never = reason or "held", True
-        if not never and not reason:  # scheduling messages are often off: ask whether it could ever run
+        if not never:  # its remarks tell of now; this is what an empty cluster could do
             verdict = call(["qalter", "-w", "v", number])
-            impossible = re.search(r"verification: no suitable queues", verdict.stdout + verdict.stderr)
-            if impossible:
-                reason, never = "no suitable queues for what it asks", True
+            never = "no suitable queues" in verdict.stdout + verdict.stderr
+            reason = reason or ("no suitable queues for what it asks" if never else "")
         return Sighting("waiting", state, reason, never=never)
 
 
@@ -159,14 +159,25 @@ def read_reason(details: str) -> str:
 
 
 def read_books(books: str) -> Sighting:
-    """How a job ended, from `qacct -j`: its last record, since every start of it has one."""
-    last = books.split("=" * 62)[-1]
-    fields = dict(re.findall(r"^(\w+)\s+(.*?)\s*$", last, re.MULTILINE))
-    failed, code = fields.get("failed", "0"), fields.get("exit_status", "0")
-    number, _, said = failed.partition(":")
-    if number.strip() not in ("0", ""):
-        return Sighting("ended", failed.strip(), FAILURES.get(number.strip(), said.strip() or f"failed {failed}"))
-    return Sighting("ended", "done", f"exit code {code}" if code != "0" else "")
+    """How a job ended, from `qacct -j`: every start has a record, and every host of a start."""
+    records = [dict(re.findall(r"^(\w+)\s+(.*?)\s*$", text, re.MULTILINE)) for text in books.split("=" * 62)]
+    newest = max((record.get("start_time", "") for record in records), default="", key=_seconds)
+    for fields in (record for record in records if record.get("start_time") == newest):
+        number, _, said = fields.get("failed", "0").partition(":")
+        if number.strip() not in ("0", ""):
+            words = FAILURES.get(number.strip(), said.strip() or f"failed {number.strip()}")
+            return Sighting("ended", f"failed {number.strip()}", words)
+        if fields.get("exit_status", "0") != "0":
+            return Sighting("ended", "done", f"exit code {fields['exit_status']}")
+    return Sighting("ended", "done")
+
+
+def _seconds(clock: str) -> float:
+    """Seconds since 1970 of qacct's local time; 0 for what is none."""
+    try:
+        return time.mktime(time.strptime(clock, "%a %b %d %H:%M:%S %Y"))
+    except ValueError:
+        return 0.0
 
 
 def _machines(job: Job) -> list[str]:

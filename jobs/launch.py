@@ -13,14 +13,26 @@ OF_THE_NODE = ("HOME", "PATH", "LD_LIBRARY_PATH")
 
 BY_THE_SCRIPT = ("OMP_NUM_THREADS", "PYTHONPATH", "TORUS224_STARTED")
 
-QRSH = """#!/bin/bash
+AGENTS = {
+    "qrsh": """#!/bin/bash
 # mpirun calls this as it would ssh: HOST COMMAND... Grid Engine's qrsh loses quotes, so the command goes in a file.
 host=$1
 shift
 program=$(mktemp "${0%/*}/daemon-$host.XXXXXX") || exit 1
 printf '%s\\n' "$*" > "$program"
 exec qrsh -inherit -nostdin "$host" /bin/bash "$program"
-"""
+""",
+    "pbs_tmrsh": """#!/bin/bash
+# mpirun calls this as it would ssh: HOST COMMAND... pbs_tmrsh starts a program, and no shell as mpirun expects.
+# It would end by a USR2 that PBS sends to the job, and PBS would then end the daemon.
+trap '' USR1 USR2
+PATH=$PATH:${PBS_O_PATH:-}:/opt/pbs/bin
+host=$1
+shift
+exec pbs_tmrsh "$host" /bin/sh -c "$*"
+""",
+}
+"""What starts mpirun's daemons on other nodes where a scheduler's own command needs help, by that command's name."""
 
 
 def environment(job: Job) -> dict[str, str]:
@@ -33,7 +45,7 @@ def environment(job: Job) -> dict[str, str]:
     if site.launcher == "srun":
         found["TORUS224_TERM_SAVES"] = "1"
     if site.launch_agent is not None:
-        agent = Expansion('"$attempt/launch-agent"') if site.launch_agent == "qrsh" else site.launch_agent
+        agent = Expansion('"$attempt/launch-agent"') if site.launch_agent in AGENTS else site.launch_agent
         found |= {"PRTE_MCA_plm_ssh_agent": agent, "OMPI_MCA_plm_rsh_agent": agent}  # Open MPI 5 and 4
     return found | site.environment
 
@@ -60,8 +72,8 @@ def command(job: Job, variables: Mapping[str, str], *, host_file: bool) -> list[
 def files(job: Job, variables: Mapping[str, str]) -> dict[str, str]:
     """Small programs that the script writes into the attempt's folder, by name."""
     found = {}
-    if job.config.site.launch_agent == "qrsh":
-        found["launch-agent"] = QRSH
+    if job.config.site.launch_agent in AGENTS:
+        found["launch-agent"] = AGENTS[job.config.site.launch_agent]
     if job.config.container.name != "none":
         found["rank"] = rank_program(job, python(job), _passed_on(job, variables))
     return found

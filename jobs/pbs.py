@@ -25,14 +25,19 @@ WAITING = {"Q": "queued", "H": "held", "W": "waits for its time", "T": "moves", 
 RUNNING = {"R": "running", "E": "ends", "B": "array has begun"}
 
 KILLED = {
+    -1: "its start failed before its files were set up",
+    -2: "its start failed after its files were set up",
+    -3: "its start failed, to be tried again",
+    -4: "its node was started anew",
+    -11: "it was put back into the queue",
+    -14: "one of its nodes failed",
+    -20: "its first node failed",
+    -26: "exceeded its virtual memory",
+    -27: "exceeded its memory",
+    -28: "exceeded its processor time",
     -29: "exceeded its wall time",
-    -1: "its start failed before files were set up",
-    -2: "its start failed after files were set up",
-    -3: "its start failed and will be tried again",
-    -4: "ended when its node came up again",
-    -11: "its server and node lost each other",
 }
-"""Exit_status below 0 that PBS gives by itself, from pbs_mom's own list."""
+"""Exit_status below 0, which PBS gives by itself, as its job.h has them."""
 
 
 class Pbs(Scheduler):
@@ -91,7 +96,10 @@ class Pbs(Scheduler):
     def parts(self, job: Job) -> Parts:
         again = wrapped(self.submit_command(job, job.folder.script), 90)
         return Parts(
-            job_id="job_id=${PBS_JOBID:-}",
+            job_id="""
+job_id=${PBS_JOBID:-}
+PATH=$PATH:${PBS_O_PATH:-}  # a job's own has not even PBS's commands
+""",
             hosts="awk '!seen[$0]++' \"$PBS_NODEFILE\"",
             start_again=f"""
 if next=$({again} 2>&1); then

@@ -38,7 +38,19 @@ def create(config: Config, words: Sequence[str]) -> RunFolder:
 
 
 def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
-    """An old run folder to go on with; `words` are put over those it was made with.
+    """An old run folder to go on with on this machine; `words` are put over those it was made with.
+
+    Raises UserError where that would make another run of it, and for a run of a cluster.
+    """
+    folder, config, merged = merge(path, words)
+    if config.site.scheduler != "local":
+        raise UserError(f"{folder} is a run of the site {config.site.name}; go on with: make resubmit RUN={folder}")
+    write_again(folder, config, merged)
+    return folder, config
+
+
+def merge(path: str, words: Sequence[str]) -> tuple[RunFolder, Config, list[str]]:
+    """What an old run folder would go on with: (folder, configuration, words it comes from). Changes nothing.
 
     Raises UserError where that would make another run of it.
     """
@@ -59,12 +71,23 @@ def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
                 "so start a new one"
             )
     locate_data(config)
-    write(folder, config, list(merged.values()))
-    return folder, config
+    return folder, config, list(merged.values())
+
+
+def write_again(folder: RunFolder, config: Config, words: Sequence[str]) -> None:
+    """Make an old run folder ready to go on: it is not cancelled any more, and may be started again as often as new."""
+    for mark in (folder.cancelled, folder.starts):
+        mark.unlink(missing_ok=True)
+    write(folder, config, words)
 
 
 def locate_data(config: Config) -> None:
-    """Make data.path absolute, from the repository where ranks start, and check that there are shards."""
+    """Make data.path absolute, from the repository where ranks start, and check that there are shards.
+
+    Synthetic images need none.
+    """
+    if config.data.synthetic:
+        return
     config.data.path = str(compose.REPOSITORY / config.data.path)
     check_data(Path(config.data.path))
 

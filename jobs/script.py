@@ -163,7 +163,8 @@ def _opening(batch: Batch | None) -> str:
     job_id = "job_id=$$" if batch is None else batch.job_id.strip("\n")
     again = AGAIN_HERE if batch is None else AGAIN.format(starts=batch.starts)
     start_again = "" if batch is None or batch.chained else _indented(batch.start_again)
-    term = "ask_to_save" if batch and batch.term_saves else "tell -TERM"
+    term = "tell -TERM" if batch is None else "told_to_end=1; tell -TERM"
+    term = "ask_to_save" if batch and batch.term_saves else term
     return f"""
 # Attempt N, opened before anything else; its exit code is written last, whatever ends this script.
 attempt=0
@@ -218,9 +219,10 @@ export TORUS224_STARTED
 AGAIN_HERE = "is_to_start_again() { false; }"
 
 AGAIN = """
+told_to_end=0
 not_again() {{ echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }}
 is_to_start_again() {{
-    [ "$code" = 85 ] || {{ [ -e "$attempt/out_of_time" ] && [ "$code" -gt 128 ]; }} || return 1
+    [ "$code" = 85 ] || {{ [ -e "$attempt/out_of_time" ] && [ "$told_to_end" = 1 ]; }} || return 1
     [ ! -e "$run_folder/cancelled" ] || return 1
     local starts
     starts=$(cat "$run_folder/starts" 2> /dev/null || echo 0)

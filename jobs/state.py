@@ -6,6 +6,7 @@ ended. A job that nobody knows any more is lost, never running for ever.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from jobs.scheduler import Sighting
@@ -33,25 +34,65 @@ class State:
 
 
 def find_out(folder: RunFolder, ask: Ask | None) -> State:
-    """The state of a run; ask: what its scheduler says of a job id, None for a run on this machine."""
+    """The state of a run; ask: what its scheduler says of a job id, None for a run on this machine.
+
+    A run that seems lost is looked at twice: its script may have written its code while the scheduler was asked.
+    """
+    found = _look(folder, ask)
+    return _look(folder, ask) if found.word == "lost" else found
+
+
+def _look(folder: RunFolder, ask: Ask | None) -> State:
     attempt = folder.latest_attempt()
     code = folder.exit_code(attempt)
     jobs = folder.job_ids()
-    if code == EXIT_DONE:
-        return State("done", job_id=jobs[-1] if jobs else "")
+    began = _job_of(attempt)
+    if attempt is not None and code is not None and _is_over(folder, attempt, code, ask):
+        return _ended(folder, attempt, code, began or (jobs[-1] if jobs else ""))
     seen, job_id = _see(folder, ask, jobs)
     if attempt is None:
         return _before_the_first_attempt(folder, seen, job_id)
-    if code is None and seen.phase == "running":
-        return State("running", job_id=job_id)
-    if seen.phase == "waiting" or (seen.phase == "running" and (code == EXIT_SAVED or (code or 0) > 128)):
+    if seen.phase == "running" and (code is None or job_id != began):
+        return State("running", "" if began in ("", job_id) else "its script has not begun yet", job_id)
+    if seen.phase in ("waiting", "running"):
         return _waiting(seen, job_id, "to go on")
+    if seen.phase == "unanswered":
+        return State("unknown", seen.reason, job_id)
+    if code is not None:
+        return _ended(folder, attempt, code, job_id)
+    return State("cancelled", job_id=job_id) if folder.cancelled.exists() else State("lost", _lost(seen), job_id)
+
+
+def _job_of(attempt: Path | None) -> str:
+    """The job that opened an attempt; empty where it did not come to say so."""
+    try:
+        return (attempt / "job_id").read_text().strip() if attempt else ""
+    except OSError:
+        return ""
+
+
+def _is_over(folder: RunFolder, attempt: Path, code: int, ask: Ask | None) -> bool:
+    """Whether the newest attempt's exit code says all, so that no scheduler need be asked: thousands of old runs.
+
+    A code of a signal does not: a scheduler starts a job again whose node failed. Nor does one that a later submission
+    followed. Dependent jobs that still stand in the queue do not matter: their script ends at once.
+    """
+    if ask is None:
+        return True
+    began, jobs = _job_of(attempt), folder.job_ids()
+    if jobs and began not in jobs:
+        return code == EXIT_DONE and not began
+    if folder.cancelled.exists() or code == EXIT_DONE:
+        return True
+    return bool(folder.not_again(attempt)) if code == EXIT_SAVED else code <= 128
+
+
+def _ended(folder: RunFolder, attempt: Path, code: int, job_id: str) -> State:
+    """What an exit code means once nothing more is to come."""
+    if code == EXIT_DONE:
+        return State("done", job_id=job_id)
     if folder.cancelled.exists():
         return State("cancelled", job_id=job_id)
-    if code is None:
-        if seen.phase == "unanswered":
-            return State("unknown", seen.reason, job_id)
-        return State("lost", _lost(seen), job_id)
     if code == EXIT_SAVED:
         return State("saved", folder.not_again(attempt) or "it is not started again by itself", job_id)
     return State("failed", _failure(folder, code), job_id)
@@ -60,9 +101,7 @@ def find_out(folder: RunFolder, ask: Ask | None) -> State:
 def _see(folder: RunFolder, ask: Ask | None, jobs: list[str]) -> tuple[Sighting, str]:
     """What the scheduler says of the run's jobs: of those submitted together, the one that runs or comes next."""
     if ask is None:
-        attempt = folder.latest_attempt()
-        number = (attempt / "job_id").read_text().strip() if attempt and (attempt / "job_id").exists() else ""
-        return Sighting("running" if folder.is_running() else "absent"), number
+        return Sighting("running" if folder.is_running() else "absent"), _job_of(folder.latest_attempt())
     if not jobs:
         return Sighting("absent"), ""
     seen = [(ask(job_id), job_id) for job_id in jobs]
@@ -80,10 +119,10 @@ def _before_the_first_attempt(folder: RunFolder, seen: Sighting, job_id: str) ->
         return _waiting(seen, job_id, "to start")
     if seen.phase == "running":
         return State("running", "its script has not begun yet", job_id)
-    if folder.cancelled.exists():
-        return State("cancelled", job_id=job_id)
     if seen.phase == "unanswered":
         return State("unknown", seen.reason, job_id)
+    if folder.cancelled.exists():
+        return State("cancelled", job_id=job_id)
     said = folder.last_words(folder.log / "scheduler.log")
     return State("lost", "; ".join(filter(None, ["ended before its script began", seen.reason, said])), job_id)
 

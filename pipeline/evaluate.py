@@ -36,6 +36,8 @@ class OneProcess:
 def evaluate(folder: RunFolder, path: Path | None) -> dict[str, object]:
     """Top-1 of a checkpoint (the newest unless `path` names one) on all validation images."""
     config = load(folder.config)
+    if config.data.synthetic:
+        raise UserError(f"{folder} trained on noise (data.synthetic=true), so there is nothing to validate it on")
     plan = make_plan(config)
     preflight.set_threads(config.site.threads_per_worker)
     saved = folder.saved_updates()

@@ -127,6 +127,28 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         raise UserError(f"{path} is damaged: not every line is JSON; mend or remove it") from None
 
 
+def newest_lines(path: Path, *, end_bytes: int = 8192) -> tuple[list[dict[str, Any]], bool]:
+    """The last lines of a metrics.jsonl or validations.jsonl, oldest first, and whether the file's end is sound.
+
+    Only the last `end_bytes` bytes are read. A line that is half written, or no JSON, is left out.
+    """
+    try:
+        with path.open("rb") as file:
+            length = file.seek(0, 2)
+            file.seek(max(0, length - end_bytes))
+            *whole, half = file.read().decode(errors="replace").split("\n")
+    except FileNotFoundError:
+        return [], True
+    lines, sound = [], not half
+    for text in whole[length > end_bytes :]:  # the first one may have begun before what was read
+        try:
+            line = json.loads(text)
+            lines.append(line | {"update": int(line["update"])})
+        except (ValueError, TypeError, LookupError):
+            sound = False
+    return lines, sound
+
+
 def save_totals(attempt: Path | None, totals: Totals) -> None:
     """Leave an attempt's totals in its folder."""
     if attempt is not None:

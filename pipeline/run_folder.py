@@ -124,12 +124,17 @@ class RunFolder:
         return sorted(int(name) for name in names if name.isdigit())
 
     def is_running(self) -> bool:
-        """Whether a script of this run is alive: it and all its processes hold the lock on attempts/."""
+        """Whether a script of this run is alive: it and all its processes hold the lock on attempts/.
+
+        Where a file system has no locks, as some clusters', only a scheduler knows, and this says no.
+        """
         descriptor = os.open(self.attempts, os.O_RDONLY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who ask take neither for the run
         except BlockingIOError:
             return True
+        except OSError:
+            return False
         finally:
             os.close(descriptor)
         return False

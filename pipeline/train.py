@@ -136,13 +136,15 @@ def _train(
         (attempt / "ready").touch()  # from here on the script passes USR2 on; before, it left a file
         if (attempt / "stop").exists():
             stop.set()
-    indexes = preflight.read_data(config, plan)
-    print(
-        check_memory(MPI.COMM_WORLD, me.place.node_workers, sum(int(index.size.sum()) for index in indexes)), flush=True
-    )
-    train, validation = stage(indexes, me.place.node_workers)
-    observer = Watcher(config, plan, folder, console, began, len(indexes[1])) if me.is_head else Silent()
-    trainer = Trainer(config, plan, me, folder, (train, validation), observer, stop.is_set)
+    memories, validation_images = None, 0
+    if not config.data.synthetic:
+        indexes = preflight.read_data(config, plan)
+        needed_bytes = sum(int(index.size.sum()) for index in indexes)
+        print(check_memory(MPI.COMM_WORLD, me.place.node_workers, needed_bytes), flush=True)
+        train, validation = stage(indexes, me.place.node_workers)
+        memories, validation_images = (train, validation), len(validation.index)
+    observer = Watcher(config, plan, folder, console, began, validation_images) if me.is_head else Silent()
+    trainer = Trainer(config, plan, me, folder, memories, observer, stop.is_set)
     observer.start(trainer.update, trainer.averaging)
     ending = trainer.run()
     observer.close(finished=not ending.requested)

@@ -23,6 +23,7 @@ from pipeline.config import Config, Plan
 from pipeline.data import decode
 from pipeline.data.loader import Batch, TrainingLoader, validation_batches
 from pipeline.data.memory import SampleMemory
+from pipeline.data.synthetic import SyntheticLoader
 from pipeline.metrics import LoopTime, Totals, UpdateLine, ValidationLine
 from pipeline.optim.schedule import Position, position
 from pipeline.profiler import Profiler, phase
@@ -54,7 +55,7 @@ class Ending:
     requested: bool
     """Whether a request to stop ended it: saved, to be started again."""
     top1: float | None
-    """Percent; None where a request ended it."""
+    """Percent; None where a request ended it, or where images are synthetic."""
     validation_images: int
     totals: Totals
 
@@ -68,14 +69,15 @@ class Trainer:
         plan: Plan,
         workers: Workers,
         folder: RunFolder,
-        memories: tuple[SampleMemory, SampleMemory],
+        memories: tuple[SampleMemory, SampleMemory] | None,
         observer: Observer,
         stop_requested: Callable[[], bool],
     ) -> None:
+        """memories: the training and the validation images; None with data.synthetic."""
         self._config, self._plan, self._workers, self._folder = config, plan, workers, folder
-        self._train, self._validation = memories
+        self._memories = memories
         self._observer, self._heartbeat = observer, workers.heartbeat
-        self._decoder = decode.build(config.data, workers.device)
+        self._decoder = None if memories is None else decode.build(config.data, workers.device)
         self._step = Step(config, workers, self._chosen_all_reduce())
         self.averaging = self._step.all_reduce.description() | {"transport": transport(config.site.backend)}
         if workers.is_head:
@@ -89,7 +91,7 @@ class Trainer:
         self._replaced_samples = 0
         self.update = self._resume()
         self._saved_update = self.update  # never read off the disk: the first rank writes while others look
-        self._last = self._last_update()
+        self._last = plan.last_update(config.run)
         self._profiler = Profiler(config.run.profile if workers.is_head else 0, folder.profile, self.update)
 
     def run(self) -> Ending:
@@ -106,14 +108,17 @@ class Trainer:
             self._profiler.close()
         return self._end(requested)
 
-    def loader(self) -> TrainingLoader:
+    def loader(self) -> TrainingLoader | SyntheticLoader:
         """This worker's batches from the next update on."""
+        worker, device = self._workers.rank, self._workers.device
+        if self._memories is None:
+            return SyntheticLoader(self._config, self._plan, worker=worker, first_update=self.update, device=device)
         return TrainingLoader(
-            self._train,
+            self._memories[0],
             self._config.data,
             self._plan,
             seed=self._config.seed,
-            worker=self._workers.rank,
+            worker=worker,
             first_update=self.update,
             decoder=self._decoder,
         )
@@ -166,16 +171,6 @@ class Trainer:
         with self._heartbeat.collective("learning which all-reduce runs"):
             dist.broadcast_object_list(chosen, src=0, group=self._workers.control)
         return chosen[0]
-
-    def _last_update(self) -> int:
-        """Where this attempt ends: the end of the run, or what run.stop_after_* asks for."""
-        run = self._config.run
-        ends = [self._plan.updates]
-        if run.stop_after_epochs is not None:
-            ends.append(self._plan.first_update(min(run.stop_after_epochs, self._plan.epochs)))
-        if run.stop_after_updates is not None:
-            ends.append(run.stop_after_updates)
-        return min(ends)
 
     def _after_update(self, here: Position) -> bool:
         """Agree, validate, save, where it is due; returns whether a stop was requested anywhere."""
@@ -298,12 +293,17 @@ class Trainer:
                 self._step.batch_norm.average()
             self._averaged = True
 
-    def _validate(self, epoch: float) -> Tensor:
-        """(correct, seen) over all workers after `epoch` epochs; batch-norm statistics must have been averaged."""
+    def _validate(self, epoch: float) -> Tensor | None:
+        """(correct, seen) over all workers after `epoch` epochs; batch-norm statistics must have been averaged.
+
+        None with synthetic images, of which there are none to validate with.
+        """
+        if self._memories is None:
+            return None
         began_s = self._loop_s()
         self._heartbeat.at("validating", update=self.update)
         batches = validation_batches(
-            self._validation,
+            self._memories[1],
             self._config.data,
             worker=self._workers.rank,
             workers=self._workers.world_size,

@@ -25,14 +25,14 @@ def values(subject: Subject) -> Iterator[Finding]:
         if key in subject.stand_ins:
             mend = f"give {compose.MISSING_BY_MAKE[key]}… or set it in conf/user.yaml"
             yield Finding(key, "FAIL", "no value", "one of yours", mend)
-        elif value is not None:
+        elif value:
             yield Finding(key, "ok", value)
 
 
 def data(subject: Subject) -> Finding:
     """Whether there are prepared shards."""
-    if "data.path" in subject.stand_ins:
-        return Finding(DATA, "skip", "data.path has no value")
+    if unread := _unread(subject):
+        return Finding(DATA, "skip", unread)
     try:
         check_data(_folder(subject))
         samples, _ = _manifest(subject)
@@ -45,8 +45,8 @@ def data(subject: Subject) -> Finding:
 
 def memory(subject: Subject) -> Finding:
     """The samples' bytes, which every node keeps in /dev/shm; compared with this machine's where the run is here."""
-    if "data.path" in subject.stand_ins:
-        return Finding(MEMORY, "skip", "data.path has no value")
+    if unread := _unread(subject):
+        return Finding(MEMORY, "skip", unread)
     try:
         _, needed = _manifest(subject)
     except UserError:
@@ -57,6 +57,13 @@ def memory(subject: Subject) -> Finding:
     free = free_bytes(SHARED_MEMORY)
     mend = "free memory, or take fewer by data.train_samples="
     return judge(MEMORY, free >= needed, f"{gigabytes(free)} free in {SHARED_MEMORY}", gigabytes(needed), mend)
+
+
+def _unread(subject: Subject) -> str:
+    """Why there are no data to look at; empty where there are."""
+    if subject.config.data.synthetic:
+        return "images are synthetic"
+    return "data.path has no value" if "data.path" in subject.stand_ins else ""
 
 
 def _folder(subject: Subject) -> Path:

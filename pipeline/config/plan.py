@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from pipeline.config.scale import scaled_samples, scaled_workers, split, squarest_grid
-from pipeline.config.schema import Config, OptimConfig
+from pipeline.config.schema import Config, OptimConfig, RunConfig
 from pipeline.errors import UserError
 
 
@@ -83,6 +83,20 @@ class Plan:
                 return stage.start_epoch + epoch, inside
             update -= stage.updates
         return self.epochs, update
+
+    def last_update(self, run: RunConfig) -> int:
+        """The update that an attempt ends with: the run's last, or what run.stop_after_* asks for."""
+        ends = [self.updates]
+        if run.stop_after_epochs is not None:
+            ends.append(self.first_update(min(run.stop_after_epochs, self.epochs)))
+        if run.stop_after_updates is not None:
+            ends.append(run.stop_after_updates)
+        return min(ends)
+
+    def images(self, update: int) -> int:
+        """Training images that `update` updates take, over all workers."""
+        done = self.updates_by_stage(update)
+        return sum(updates * stage.total_batch for stage, updates in zip(self.stages, done, strict=True))
 
     def updates_by_stage(self, update: int | None = None) -> list[int]:
         """Updates of each stage in a run that has done `update` of them (null: the whole run)."""

@@ -170,6 +170,8 @@ class DataConfig:
     """Mean of each channel (R, G, B), of pixels in 0 to 255."""
     std: list[float] = MISSING
     """Standard deviation of each channel, of pixels in 0 to 255."""
+    synthetic: bool = False
+    """Batches made once of noise from the seed, in the shape of these images: no files, no decoding, no validation."""
     train_samples: int | None = None
     """Use the first so many training samples; null: all, or what the scale model asks for."""
     prefetch_updates: int = 3

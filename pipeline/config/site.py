@@ -109,8 +109,8 @@ class SiteConfig:
     launcher_options: list[str] = field(default_factory=list)
     """More words for the launcher, each as it is: [--mca, pml, ucx]."""
     launch_agent: str | None = None
-    """How mpirun starts its daemons on other nodes: `qrsh` (Grid Engine; wrapped), or a command as `pbs_tmrsh` or
-    `ssh`; null: the launcher knows."""
+    """How mpirun starts its daemons on other nodes: `qrsh` (Grid Engine) and `pbs_tmrsh` (PBS), both wrapped, or a
+    command as `ssh`; null: the launcher knows."""
     python: str | None = None
     """The ranks' Python; null: the one that submits, in a container `python3`."""
     binding: str = "none"

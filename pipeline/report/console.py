@@ -33,7 +33,8 @@ def print_header(console: Console, config: Config, plan: Plan) -> None:
     table.add_row("recipe", config.recipe.system)
     table.add_row("workers", _workers(plan))
     table.add_row("grid", f"{plan.grid.vertical} x {plan.grid.horizontal} (vertical x horizontal)")
-    table.add_row("data", f"{config.data.name}, {plan.samples:,} training images an epoch, {plan.epochs} epochs")
+    noise = "noise in the shape of " if config.data.synthetic else ""
+    table.add_row("data", f"{noise}{config.data.name}, {plan.samples:,} training images an epoch, {plan.epochs} epochs")
     table.add_row("batch", "\n".join(stages))
     table.add_row("updates", f"{plan.updates:,} ({by_stage})")
     table.add_row("all-reduce", config.allreduce.name)
@@ -71,7 +72,8 @@ def print_result(console: Console, result: Mapping[str, Any]) -> None:
     grid, by_stage = result["grid"], result["updates_by_stage"]
     note = f"scale model of {result['gpus']} GPUs" if result["scale_model"] else "full size"
     table = _two_columns(f"{result['experiment']}: {note}, result")
-    table.add_row("top-1", f"{result['top1']:.2f} % of {result['validation_images']:,} held-out images")
+    if result["top1"] is not None:
+        table.add_row("top-1", f"{result['top1']:.2f} % of {result['validation_images']:,} held-out images")
     table.add_row("updates", f"{result['updates']:,} ({' + '.join(f'{one:,}' for one in by_stage)})")
     if result["skipped_updates"]:
         table.add_row("skipped", f"{result['skipped_updates']:,} updates whose gradients overflowed")
@@ -102,7 +104,7 @@ def print_comparison(console: Console, rows: Sequence[tuple[str, Mapping[str, An
             f"{result['workers']:,}",
             f"{grid['vertical']}x{grid['horizontal']}",
             f"{result['updates']:,}",
-            f"{result['top1']:.2f}",
+            "none" if result["top1"] is None else f"{result['top1']:.2f}",
             f"{result['loop_time_s']:.1f}",
             f"{result['images_per_s']:,.0f}",
             f"{100 * result['communication_share']:.1f}",
@@ -150,7 +152,8 @@ class ProgressDisplay:
             self._bar.stop()
 
     def _describe(self, line: Mapping[str, Any], per_s: float) -> str:
-        left = timedelta(seconds=round(self._images_left(line["update"]) / per_s)) if per_s else "unknown"
+        images_left = self._plan.images(self._plan.updates) - self._plan.images(line["update"])
+        left = timedelta(seconds=round(images_left / per_s)) if per_s else "unknown"
         epochs = self._epochs_done(line["update"])
         return (
             f"epoch {epochs:.1f}/{self._plan.epochs} update {line['update']}/{self._plan.updates} "
@@ -162,13 +165,6 @@ class ProgressDisplay:
         """Epochs that are done after `update` updates."""
         epoch, inside = self._plan.position(update)
         return epoch + inside / self._plan.stage_at(epoch).updates_per_epoch
-
-    def _images_left(self, update: int) -> int:
-        done = self._plan.updates_by_stage(update)
-        return sum(
-            (stage.updates - updates) * stage.total_batch
-            for stage, updates in zip(self._plan.stages, done, strict=True)
-        )
 
 
 class _Rate:

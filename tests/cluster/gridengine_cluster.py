@@ -40,9 +40,9 @@ SETTINGS = {
     "execd_params": "INHERIT_ENV=false",  # no variable of the daemon gets into a job
     "min_uid": "0",
     "min_gid": "0",
-    "load_report_time": "00:00:02",
+    "load_report_time": "00:00:01",
     # A host that is not heard of for so long is unknown, and its jobs start elsewhere after so long.
-    "max_unheard": "00:00:10",
+    "max_unheard": "00:00:08",
     "reschedule_unknown": "00:00:02",
     "qmaster_params": "ENABLE_RESCHEDULE_KILL=true,ENABLE_RESCHEDULE_SLAVE=true",
     "reporting_params": "accounting=true reporting=false flush_time=00:00:01 accounting_flush_time=00:00:00 "
@@ -193,7 +193,7 @@ exec /usr/bin/qsub "$@"
 class GridEngineCluster(SchedulerHosts):
     """Its parallel environments: `mpi` fills one node after another, `perhost4` gives four slots of each node.
 
-    A job of a node that is lost runs again, or ends where it must not, some 15 s later.
+    A job of a node that is lost runs again, or ends where it must not, 10 to 30 s later.
     """
 
     programs: ClassVar[Mapping[str, str]] = {
@@ -225,6 +225,7 @@ class GridEngineCluster(SchedulerHosts):
         self.put("root/default/common/bootstrap", BOOTSTRAP.format(folder=self.folder))
         self.put("root/default/common/act_qmaster", self.head_name)
         self.put("root/default/common/sge_request", f"-jsv {self.folder}/verifier")
+        self.link("log/sge_qmaster", Path("../qmaster/messages"))
         self.put("verifier", VERIFIER.format(slots=self.slots), 0o755)
         variables = " ".join(f"{name}={value}" for name, value in JOB_ENVIRONMENT.items() if name != "TMPDIR")
         self.put("starter", STARTER.format(variables=variables), 0o755)

@@ -22,6 +22,7 @@ START_S = 120
 """Two cores and much else to do may make a start slow; waiting long costs nothing where it is not."""
 
 LOG_LINES = 20
+"""Of each daemon's log, in an error's text."""
 
 OWN_FOLDER = "/dev/shm"
 """Every host has this one for itself, so jobs' temporary files go there. /tmp is shared, unlike on real nodes."""
@@ -44,7 +45,7 @@ class SchedulerHosts(ABC):
     """
 
     programs: ClassVar[Mapping[str, str]]
-    """What is needed below /usr, as a glob, and the Debian package that has it."""
+    """Files that are needed below /usr, as globs, and the Debian package that has each."""
 
     def __init__(self, folder: Path, *, nodes: int = 4, slots: int = 4) -> None:
         self.folder = folder.resolve()
@@ -176,7 +177,7 @@ class SchedulerHosts(ABC):
 
     def logs(self) -> str:
         """The end of each daemon's log."""
-        files = sorted(self.hosts.path(HEAD, self.folder / "log").iterdir())
+        files = [file for file in sorted(self.hosts.path(HEAD, self.folder / "log").iterdir()) if file.exists()]
         ends = [(file.name, file.read_text(errors="replace").splitlines()[-LOG_LINES:]) for file in files]
         return "\n".join(f"{name}: {line}" for name, lines in ends for line in lines)
 

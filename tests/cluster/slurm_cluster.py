@@ -80,6 +80,9 @@ StorageLoc=slurm
 """
 
 
+CGROUP = "CgroupPlugin=cgroup/v1\n"
+"""Nothing here uses control groups, but SLURM looks for those of systemd unless told which there are."""
+
 TASK_PROLOG = "\n".join(["#!/bin/sh", *(f"echo export {name}={value}" for name, value in JOB_ENVIRONMENT.items())])
 """Variables of batch scripts and of srun's tasks, whatever they were submitted with."""
 
@@ -135,6 +138,7 @@ class SlurmCluster(SchedulerHosts):
         self.put(
             "gres.conf", "\n".join(["AutoDetect=off", *(f"NodeName={name} {gpus}" for name in self.node_names), ""])
         )
+        self.put("cgroup.conf", CGROUP)
         self.put("task-prolog", TASK_PROLOG, 0o755)
         for gpu in range(GPUS_A_NODE):  # SLURM wants a device for each
             self.link(f"gpu{gpu}", Path("/dev/null"))
@@ -153,7 +157,7 @@ class SlurmCluster(SchedulerHosts):
         data = ["--no-defaults", "--user=root", f"--datadir={folder}", "--innodb-log-file-size=8M"]
         access = ["--auth-root-authentication-method=socket", "--skip-test-db"]
         self.start_daemons([HEAD], ["mariadb-install-db", *data, *access])
-        place = [f"--socket={socket}", f"--pid-file={folder}/pid", "--skip-networking"]
+        place = [f"--socket={socket}", f"--tmpdir={folder}", f"--pid-file={folder}/pid", "--skip-networking"]
         as_slurm_asks = ["--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"]
         mariadb = ["mariadbd", *data, *place, *as_slurm_asks]
         self.start_daemons([HEAD], mariadb, background=True)

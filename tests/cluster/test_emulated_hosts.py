@@ -145,6 +145,25 @@ def test_a_command_gives_its_exit_code(hosts: EmulatedHosts) -> None:
     assert subprocess.run(hosts.command(0, ["sh", "-c", "exit 7"]), check=False).returncode == 7
 
 
+def test_what_is_started_to_stay_outlives_its_command(hosts: EmulatedHosts, tmp_path: Path) -> None:
+    command = hosts.outlived_command(1, ["sh", "-c", "sleep 1000 > /dev/null & pwd; echo $!"], tmp_path)
+    folder, pid = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True).stdout.split()
+    assert folder == str(tmp_path)
+    assert on(hosts, 0, "cat", f"/proc/{pid}/comm") == "sleep\n"
+    hosts.kill(0)
+    assert on(hosts, 0, "cat", f"/proc/{pid}/comm") == "sleep\n"
+    hosts.kill(1)
+    assert on(hosts, 1, "sh", "-c", f"cat /proc/{pid}/cmdline 2> /dev/null || true") == ""
+
+
+def test_a_shared_folder_is_the_hosts_own(tmp_path: Path) -> None:
+    with EmulatedHosts(2, None, shared=tmp_path) as hosts:
+        on(hosts, 0, "sh", "-c", f"echo here > {tmp_path}/file")
+        assert on(hosts, 1, "cat", f"{tmp_path}/file") == "here\n"
+        assert hosts.path(1, tmp_path / "file").read_text() == "here\n"
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_links_count_what_was_sent_and_its_headers(hosts: EmulatedHosts) -> None:
     size = 2_000_000
     before = hosts.link_bytes()

@@ -2,11 +2,14 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from tests.cluster.conftest import need
+from tests.cluster.gridengine_cluster import GridEngineCluster
 from tests.cluster.slurm_cluster import SlurmCluster
 
 LIMIT_S = 120
@@ -53,10 +56,41 @@ def printed(slurm: SlurmCluster, script: str, *options: str) -> str:
     return output
 
 
+def ran(gridengine: GridEngineCluster, script: str, *options: str) -> str:
+    """What a Grid Engine job prints."""
+    Path("script").write_text(f"#!/bin/bash\n{script}\n")
+    command = ["qsub", "-sync", "y", "-cwd", "-j", "y", "-o", "output", *options, "script"]
+    done = gridengine.run(command, timeout=LIMIT_S, check=False)
+    output = Path("output").read_text() if Path("output").exists() else ""
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}{output}"
+    return output
+
+
+def executable(name: str, script: str) -> None:
+    Path(name).write_text(f"#!/bin/sh\n{script}\n")
+    Path(name).chmod(0o755)
+
+
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("world.py").write_text(WORLD)
+
+
+class Absent(SlurmCluster):
+    programs: ClassVar[Mapping[str, str]] = {"bin/no-such-program": "its-package", "bin/env": "coreutils"}
+
+
+def test_a_scheduler_that_is_not_installed_is_skipped_by_its_packages_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REQUIRE_CLUSTER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"no /usr/bin/no-such-program; install with: .* its-package$"):
+        need(Absent)
+
+
+def test_a_scheduler_that_must_be_there_fails_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUIRE_CLUSTER", "1")
+    with pytest.raises(pytest.fail.Exception, match="its-package"):
+        need(Absent)
 
 
 def test_slurm_runs_a_job_on_two_hosts_that_know_each_other(slurm_without_accounting: SlurmCluster) -> None:
@@ -110,5 +144,63 @@ def test_a_job_of_slurm_is_requeued_where_a_node_is_lost(slurm_without_accountin
         until(lambda: state(slurm, job) == "COMPLETED")
     finally:
         slurm.restart_daemon(node)
+    first, second = Path("runs").read_text().split()
+    assert first != second
+
+
+def test_grid_engine_gives_whole_nodes_as_abci_does(gridengine: GridEngineCluster) -> None:
+    said = ran(gridengine, "cut -d ' ' -f 1,2 $PE_HOSTFILE; cat $SGE_JOB_HOSTLIST", "-g", "group", "-l", "rt_F=2")
+    first, second, *listed = said.splitlines()
+    assert listed == [first.split()[0], second.split()[0]]
+    assert first.split()[1] == second.split()[1] == "4"
+    assert len(set(listed)) == 2
+    assert set(listed) <= set(gridengine.node_names)
+
+
+def test_grid_engine_runs_a_script_on_the_jobs_other_host(gridengine: GridEngineCluster) -> None:
+    executable("who", f'{WHO}\n[ -d "$SGE_LOCALDIR" ] && exit 5')
+    script = "hostname; qrsh -inherit $(sed -n 2p $SGE_JOB_HOSTLIST) $PWD/who; echo $?"
+    here, there, code = ran(gridengine, script, "-l", "rt_F=2").splitlines()
+    assert there.partition(" ")[2] == KNOWN
+    assert {here, there.partition(" ")[0]} <= set(gridengine.node_names)
+    assert here != there.partition(" ")[0]
+    assert code == "5"
+
+
+def test_a_job_of_grid_engine_that_ends_with_99_runs_again(gridengine: GridEngineCluster) -> None:
+    assert ran(gridengine, "echo $RESTARTED; exit $((RESTARTED ? 0 : 99))", "-l", "rt_F=1") == "0\n1\n"
+
+
+AGENT = """
+host=$1 && shift
+script=$(mktemp "$PWD/agent.XXXXXX")  # on another host a command line would lose its quotes, and a file does not
+printf '%s\\n' '#!/bin/sh' "$*" > "$script" && chmod 755 "$script"
+exec qrsh -inherit -nostdin "$host" "$script"
+"""
+
+
+def test_mpi_has_one_world_over_two_nodes_in_grid_engine(gridengine: GridEngineCluster) -> None:
+    executable("agent", AGENT)
+    script = f"""
+awk '{{print $1 " slots=" $2}}' $PE_HOSTFILE > hostfile
+{MPIRUN} --hostfile hostfile --map-by ppr:2:node --prtemca plm_ssh_agent $PWD/agent {sys.executable} world.py
+cat $SGE_JOB_HOSTLIST
+"""
+    world, *listed = ran(gridengine, script, "-l", "rt_F=2").splitlines()
+    assert world.split() == [listed[0], listed[0], listed[1], listed[1]]
+
+
+@pytest.mark.long
+def test_a_job_of_grid_engine_runs_again_where_a_node_is_lost(gridengine: GridEngineCluster) -> None:
+    script = "hostname >> runs; [ $(wc -l < runs) = 2 ] || sleep 1000"
+    Path("script").write_text(f"#!/bin/bash\n{script}\n")
+    job = gridengine.run(["qsub", "-terse", "-cwd", "-j", "y", "-o", "output", "-l", "rt_F=1", "script"]).stdout.strip()
+    until(lambda: Path("runs").exists())
+    node = gridengine.node_names.index(Path("runs").read_text().strip())
+    gridengine.kill_daemon(node)
+    try:
+        until(lambda: gridengine.run(["qstat", "-j", job], check=False).returncode != 0)
+    finally:
+        gridengine.restart_daemon(node)
     first, second = Path("runs").read_text().split()
     assert first != second

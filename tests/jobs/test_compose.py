@@ -38,7 +38,7 @@ def test_it_is_refused_in_one_line(word: str) -> None:
 
 def test_every_file_of_exp_composes() -> None:
     names = [path.stem for path in (compose.CONF / "exp").glob("*.yaml") if not path.stem.startswith("_")]
-    assert set(names) == {"reference", "flash", *(f"exp{number}" for number in range(1, 7))}
+    assert set(names) == {"reference", "flash", "scaling", *(f"exp{number}" for number in range(1, 7))}
     for name in names:
         assert compose.compose([f"exp={name}"]).experiment == name
 

@@ -45,6 +45,9 @@ def environment() -> dict[str, str]:
         "GROUP",
         "DATA",
         "IMAGE",
+        "FOLLOW",
+        "RANK",
+        "REPORT",
     }
     return {name: value for name, value in os.environ.items() if name not in of_make}
 

@@ -1,5 +1,7 @@
 """The run folder: private, never taken twice, and the cause of a failure comes first."""
 
+import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -69,3 +71,22 @@ def test_a_result_is_whole_or_absent(tmp_path: Path) -> None:
     write_atomically(folder.result, '{"top1": 97.5}\n')
     assert folder.read_result() == {"top1": 97.5}
     assert [path.name for path in folder.path.iterdir() if path.is_file()] == ["result.json"]
+
+
+def test_two_who_ask_whether_a_run_is_alive_do_not_take_each_other_for_it(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    with_lock = os.open(folder.attempts, os.O_RDONLY)
+    fcntl.flock(with_lock, fcntl.LOCK_SH)
+    assert not folder.is_running()
+    fcntl.flock(with_lock, fcntl.LOCK_EX)  # as its script holds it
+    assert folder.is_running()
+    os.close(with_lock)
+    assert not folder.is_running()
+
+
+def test_where_a_file_system_has_no_locks_nothing_seems_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    assert not RunFolder.create(tmp_path / "run").is_running()

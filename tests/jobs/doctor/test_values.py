@@ -39,6 +39,12 @@ def test_a_folder_without_shards_fails(tmp_path: Path) -> None:
     assert "tells no samples" in values.data(subject(f"data.path={tmp_path}")).found
 
 
+def test_synthetic_images_need_no_data() -> None:
+    asked = subject("data=synthetic", "scale=null")
+    assert [values.data(asked).level, values.memory(asked).level] == ["skip", "skip"]
+    assert "data.path" not in {finding.what for finding in values.values(asked)}
+
+
 def test_a_node_must_hold_the_samples(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "free_bytes", lambda _: 1_000)
     finding = values.memory(subject(f"data.path={sample}"))

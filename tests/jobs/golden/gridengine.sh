@@ -44,9 +44,10 @@ after() {  # SECONDS COMMAND...: in the background; it ends with this script, al
     ) 8<&- 9<&- > /dev/null 2>&1 &
     timers+=("$!")
 }
+told_to_end=0
 not_again() { echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }
 is_to_start_again() {
-    [ "$code" = 85 ] || { [ -e "$attempt/out_of_time" ] && [ "$code" -gt 128 ]; } || return 1
+    [ "$code" = 85 ] || { [ -e "$attempt/out_of_time" ] && [ "$told_to_end" = 1 ]; } || return 1
     [ ! -e "$run_folder/cancelled" ] || return 1
     local starts
     starts=$(cat "$run_folder/starts" 2> /dev/null || echo 0)
@@ -74,7 +75,7 @@ trap finish EXIT
 tell() { waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2> /dev/null; }
 ask_to_save() { waiting=1; : > "$attempt/stop"; [ ! -e "$attempt/ready" ] || tell -USR2; }
 trap ask_to_save USR2
-trap 'tell -TERM' TERM INT HUP
+trap 'told_to_end=1; tell -TERM' TERM INT HUP
 job_id=${JOB_ID:-}
 [ "${SGE_TASK_ID:-undefined}" = undefined ] || job_id=$job_id.$SGE_TASK_ID
 echo "$job_id" > "$attempt/job_id"

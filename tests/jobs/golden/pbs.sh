@@ -44,9 +44,10 @@ after() {  # SECONDS COMMAND...: in the background; it ends with this script, al
     ) 8<&- 9<&- > /dev/null 2>&1 &
     timers+=("$!")
 }
+told_to_end=0
 not_again() { echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }
 is_to_start_again() {
-    [ "$code" = 85 ] || { [ -e "$attempt/out_of_time" ] && [ "$code" -gt 128 ]; } || return 1
+    [ "$code" = 85 ] || { [ -e "$attempt/out_of_time" ] && [ "$told_to_end" = 1 ]; } || return 1
     [ ! -e "$run_folder/cancelled" ] || return 1
     local starts
     starts=$(cat "$run_folder/starts" 2> /dev/null || echo 0)
@@ -81,8 +82,9 @@ trap finish EXIT
 tell() { waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2> /dev/null; }
 ask_to_save() { waiting=1; : > "$attempt/stop"; [ ! -e "$attempt/ready" ] || tell -USR2; }
 trap ask_to_save USR2
-trap 'tell -TERM' TERM INT HUP
+trap 'told_to_end=1; tell -TERM' TERM INT HUP
 job_id=${PBS_JOBID:-}
+PATH=$PATH:${PBS_O_PATH:-}  # a job's own has not even PBS's commands
 echo "$job_id" > "$attempt/job_id"
 TORUS224_STARTED=$(date +%s.%N)
 export TORUS224_STARTED
@@ -99,6 +101,18 @@ hosts | sed 's/$/ slots=8/' > "$attempt/hosts" || fail "the job's hosts cannot b
 granted=$(wc -l < "$attempt/hosts")
 [ "$granted" = 16 ] || fail "the scheduler granted $granted nodes and the run needs 16"
 
+cat > "$attempt/launch-agent" <<'END_OF_LAUNCH-AGENT'
+#!/bin/bash
+# mpirun calls this as it would ssh: HOST COMMAND... pbs_tmrsh starts a program, and no shell as mpirun expects.
+# It would end by a USR2 that PBS sends to the job, and PBS would then end the daemon.
+trap '' USR1 USR2
+PATH=$PATH:${PBS_O_PATH:-}:/opt/pbs/bin
+host=$1
+shift
+exec pbs_tmrsh "$host" /bin/sh -c "$*"
+END_OF_LAUNCH-AGENT
+chmod 700 "$attempt/launch-agent"
+
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"  # the launcher hands it on by name, and complains where it is not set
 
 export PYTHONUNBUFFERED=1
@@ -108,8 +122,8 @@ export OMP_NUM_THREADS=1
 export PYTHONNOUSERSITE=1
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
 export TORUS224_WORLD_SIZE=128
-export PRTE_MCA_plm_ssh_agent=pbs_tmrsh
-export OMPI_MCA_plm_rsh_agent=pbs_tmrsh
+export PRTE_MCA_plm_ssh_agent="$attempt/launch-agent"
+export OMPI_MCA_plm_rsh_agent="$attempt/launch-agent"
 export PYTHONPATH=/home/user/torus224
 
 # The scheduler's own warnings come early, late or never: this clock is ours.

@@ -45,6 +45,15 @@ def line(update: int, time_s: float, batch: int = 64) -> dict[str, float | int]:
     }  # fmt: skip
 
 
+def test_a_result_on_synthetic_images_has_no_top1() -> None:
+    console, stream = plain()
+    unmeasured = RESULT | {"top1": None, "validation_images": 0}
+    print_result(console, unmeasured)
+    assert "top-1" not in text_of(stream)
+    print_comparison(console, [("runs/a", unmeasured)])
+    assert "none" in text_of(stream)
+
+
 def test_a_full_size_header_never_says_scale_model() -> None:
     console, stream = plain()
     config = compose(["exp=exp5", "scale=null", "workers=16"])

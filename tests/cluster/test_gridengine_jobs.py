@@ -1,0 +1,45 @@
+"""Whole runs at a real Grid Engine, on ABCI's profile: from `make submit` to the result, and what can come between."""
+
+import pytest
+
+from tests.cluster.gridengine_cluster import GridEngineCluster
+from tests.cluster.lifecycle import ONE_A_NODE, Lifecycle, out_of_time
+from tests.cluster.runs import Runs, everything, exits, wait_for
+
+__all__ = ["out_of_time"]  # a fixture of its module
+
+
+@pytest.fixture(scope="module")
+def runs(gridengine: GridEngineCluster, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    words = "site.wall_time=0:10:00 site.account=gaa50000"
+    return Runs(gridengine, "abci", tmp_path_factory.mktemp("runs"), words)
+
+
+class TestGridEngine(Lifecycle):
+    """What holds at every scheduler holds here."""
+
+
+def test_a_job_that_can_never_run_is_shown_with_grid_engines_reason(runs: Runs) -> None:
+    run = runs.submit("never", f"{ONE_A_NODE} {runs.stand_in()} workers=8", "NODES=8")
+    row = runs.until(run, ["waiting"])
+    assert row["why"].startswith("cannot run as it is: ")
+    runs.make("cancel", f"RUN={run.path}")
+    assert runs.until(run, ["cancelled"])["state"] == "cancelled"
+
+
+def test_a_site_with_a_parallel_environment_trains_to_the_result(runs: Runs) -> None:
+    other = Runs(runs.cluster, "gridengine", runs.folder, "site.wall_time=0:10:00 site.cores_per_node=4")
+    run = other.submit("slots", f"{ONE_A_NODE} run.stop_after_updates=2", "NODES=2")
+    assert other.finished(run)["workers"] == 2
+
+
+def test_a_run_on_a_node_that_dies_starts_again_on_another(runs: Runs, gridengine: GridEngineCluster) -> None:
+    run = runs.submit("dies", f"{ONE_A_NODE} {runs.stand_in()}", "NODES=1")
+    wait_for(run.attempts / "0" / "ready", run)
+    node = gridengine.node_names.index((run.attempts / "0" / "hosts").read_text().split()[0])
+    gridengine.kill_daemon(node)
+    try:
+        row = runs.until(run, ["done", "failed", "lost"])
+        assert (row["state"], exits(run)) == ("done", [None, 0]), everything(run)
+    finally:
+        gridengine.restart_daemon(node)
