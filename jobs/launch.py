@@ -13,6 +13,10 @@ OF_THE_NODE = ("HOME", "PATH", "LD_LIBRARY_PATH")
 
 BY_THE_SCRIPT = ("OMP_NUM_THREADS", "PYTHONPATH", "TORUS224_STARTED")
 
+LAST_RANK_S = 60
+"""How long srun waits for the rest when a rank has ended. It must not kill them at the first code that is not 0: one
+that has saved (85) may be a moment ahead of the others."""
+
 AGENTS = {
     "qrsh": """#!/bin/bash
 # mpirun calls this as it would ssh: HOST COMMAND... Grid Engine's qrsh loses quotes, so the command goes in a file.
@@ -58,7 +62,7 @@ def command(job: Job, variables: Mapping[str, str], *, host_file: bool) -> list[
         words = [
             site.launcher_path or "srun", "--mpi=pmix", f"--nodes={allocation.nodes}",
             f"--ntasks={allocation.workers}", f"--ntasks-per-node={allocation.workers_per_node}",
-            "--cpu-bind=none", "--kill-on-bad-exit=1", f"--export={','.join(names)}",
+            "--cpu-bind=none", "--kill-on-bad-exit=0", f"--wait={LAST_RANK_S}", f"--export={','.join(names)}",
         ]  # fmt: skip
     else:
         words = [mpirun(job), "-n", str(allocation.workers)]
