@@ -168,7 +168,7 @@ def _unlike(name: str, values: Sequence[tuple[str, str]], mend: str) -> list[str
         return []
     usual, *others = sorted(hosts, key=lambda value: -len(hosts[value]))
     told = [f"{value or 'none'} on {_named(hosts[value])}" for value in others[:SHOWN]]
-    return [f"{name} differs: {'; '.join(told)}, and {usual or 'none'} on {_named(hosts[usual])}; {mend}"]
+    return [f"nodes differ in {name}: {'; '.join(told)}, and {usual or 'none'} on {_named(hosts[usual])}; {mend}"]
 
 
 def _grouped(told: Iterable[tuple[str, str]]) -> list[str]:

@@ -51,8 +51,8 @@ def test_the_node_with_another_gpu_or_driver_is_named() -> None:
     found = nodes(3)
     found[1] = replace(found[1], gpus=("NVIDIA H200",) * 7, driver="550.9")
     faults = judge(found, ranks(3), [VERSIONS] * 6).faults
-    assert faults[0].startswith("GPUs differs: 7 x NVIDIA H200 on node1, and 8 x NVIDIA H200 on node0, node2; ")
-    assert faults[1].startswith("NVIDIA driver differs: 550.9 on node1, and 570.1 on node0, node2; ")
+    assert faults[0].startswith("nodes differ in GPUs: 7 x NVIDIA H200 on node1, and 8 x NVIDIA H200 on node0, node2; ")
+    assert faults[1].startswith("nodes differ in NVIDIA driver: 550.9 on node1, and 570.1 on node0, node2; ")
 
 
 def test_ranks_of_another_version_are_named_by_their_node_however_they_were_dealt() -> None:
@@ -60,7 +60,7 @@ def test_ranks_of_another_version_are_named_by_their_node_however_they_were_deal
     versions = [VERSIONS, VERSIONS, VERSIONS, VERSIONS | {"torch": "2.13.0"}]
     (fault,) = judge(nodes(2), by_turns, versions).faults
     assert fault.startswith(
-        "torch differs: 2.13.0 on node1, and 2.14.1 on node0, node1; start all ranks from one image"
+        "nodes differ in torch: 2.13.0 on node1, and 2.14.1 on node0, node1; start all ranks from one image"
     )
 
 
