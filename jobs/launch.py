@@ -13,6 +13,10 @@ OF_THE_NODE = ("HOME", "PATH", "LD_LIBRARY_PATH")
 
 BY_THE_SCRIPT = ("OMP_NUM_THREADS", "PYTHONPATH", "TORUS224_STARTED")
 
+LAST_RANK_S = 60
+"""How long srun waits for the rest when a rank has ended. It must not kill them at the first code that is not 0: one
+that has saved (85) may be a moment ahead of the others."""
+
 AGENTS = {
     "qrsh": """#!/bin/bash
 # mpirun calls this as it would ssh: HOST COMMAND... Grid Engine's qrsh loses quotes, so the command goes in a file.
@@ -39,6 +43,7 @@ def environment(job: Job) -> dict[str, str]:
     """Variables that the script gives to the ranks, beside those of every run."""
     site = job.config.site
     found = {"PYTHONNOUSERSITE": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    found["TORUS224_WORLD_SIZE"] = str(job.allocation.workers)  # a world that is not met is told by it
     if site.cards:
         found["NCCL_IB_HCA"] = ",".join(site.cards)
     if site.launcher == "srun":
@@ -52,12 +57,12 @@ def environment(job: Job) -> dict[str, str]:
 def command(job: Job, variables: Mapping[str, str], *, host_file: bool) -> list[str]:
     """The launcher with its words. variables: those to pass on by name. host_file: whether it needs the hosts."""
     site, allocation = job.config.site, job.allocation
-    names = [*OF_THE_NODE, *ENVIRONMENT_OF_A_RANK, *BY_THE_SCRIPT, *variables]
+    names = [*OF_THE_NODE, *_passed_on(job, variables)]
     if site.launcher == "srun":
         words = [
             site.launcher_path or "srun", "--mpi=pmix", f"--nodes={allocation.nodes}",
             f"--ntasks={allocation.workers}", f"--ntasks-per-node={allocation.workers_per_node}",
-            "--cpu-bind=none", "--kill-on-bad-exit=1", f"--export={','.join(names)}",
+            "--cpu-bind=none", "--kill-on-bad-exit=0", f"--wait={LAST_RANK_S}", f"--export={','.join(names)}",
         ]  # fmt: skip
     else:
         words = [mpirun(job), "-n", str(allocation.workers)]
@@ -74,8 +79,7 @@ def files(job: Job, variables: Mapping[str, str]) -> dict[str, str]:
     if job.config.site.launch_agent in AGENTS:
         found["launch-agent"] = AGENTS[job.config.site.launch_agent]
     if job.config.container.name != "none":
-        names = [*ENVIRONMENT_OF_A_RANK, *BY_THE_SCRIPT, *variables]
-        found["rank"] = rank_program(job, python(job), names)
+        found["rank"] = rank_program(job, python(job), _passed_on(job, variables))
     return found
 
 
@@ -84,6 +88,12 @@ def python(job: Job) -> list[str]:
     inside = job.config.container.name != "none"
     program = job.config.site.python or ("python3" if inside else sys.executable)
     return [program, "-m", "pipeline.train", str(job.folder.path)]
+
+
+def _passed_on(job: Job, variables: Mapping[str, str]) -> list[str]:
+    """Names of variables that every rank needs; the node's own disk is bound into an image by its variable."""
+    disk = job.config.site.local_storage
+    return [*ENVIRONMENT_OF_A_RANK, *BY_THE_SCRIPT, *variables, *([disk] if disk else [])]
 
 
 def _rank(job: Job) -> list[str]:

@@ -20,6 +20,7 @@ def script(config: Config, plan: Plan, folder: RunFolder, repository: Path) -> s
         repository=repository,
         launch=launch_command(plan.workers, [sys.executable, "-m", "pipeline.train", str(folder.path)]),
         threads=config.site.threads_per_worker,
+        start_timeout_s=config.site.start_timeout_s,
         title=f"Torus224, {config.experiment}, on this machine",
     )
 
@@ -71,6 +72,8 @@ def _cause(folder: RunFolder, code: int, logged: int) -> str:
     """
     words = " ".join(folder.job_log.read_bytes()[logged:].decode(errors="replace").split())
     errors = folder.errors()
+    if errors and folder.hung():
+        return errors[0]
     killed = re.search(r"rank (\d+) with PID (\d+) on node (\S+) .*?signal (\d+)", words)
     if killed and code > 128:
         rank, pid, node, number = killed.groups()

@@ -333,7 +333,13 @@ after {max(1, batch.wall_time_s - batch.lead_s)} out_of_time
     return f"""{clock.lstrip(chr(10))}
 {wrapped(launch)}{redirected} &
 launcher=$!
-hung() {{ [ -e "$attempt/ready" ] || {{ : > "$attempt/hung"; kill -TERM "$launcher"; }}; }}
+hung() {{
+    [ ! -e "$attempt/ready" ] || return
+    echo {start_timeout_s} > "$attempt/hung"  # the ranks' notes in starting/ tell where they stand
+    kill -TERM "$launcher"
+    after 10 kill -KILL "$launcher"  # one that swallows it
+    wait
+}}
 after {start_timeout_s} hung
 """
 

@@ -4,7 +4,8 @@
     job.sh            the job script                      environment.txt  packages, versions, commit, hosts
     log/              job.log and one file a rank         metrics.jsonl    a line an update, written by rank 0
     checkpoints/      update-000500.pt, …; model.pt       result.json      the outcome, once there is one
-    attempts/N/       job_id, hosts, ready, stop, totals.json, exit, errors/rank-R; evaluations.jsonl beside attempts/
+    attempts/N/       job_id, hosts, starting/rank-R, hung, ready, stop, totals.json, exit, errors/rank-R
+    evaluations.jsonl what `make evaluate` found
     submissions.jsonl a line a job that was submitted     submission/      what submitit keeps of it
     starts            how often it was started again      cancelled        a mark: it is not to be started again
     events/           the same for TensorBoard            validations.jsonl  a line a validation
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.starting import hung
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -178,16 +180,22 @@ class RunFolder:
             return ""
         return next((" ".join(line.split()) for line in reversed(lines) if line.strip()), "")
 
+    def hung(self) -> str:
+        """Where ranks stood when the script ended the newest attempt's start, in one line; empty for any other."""
+        return hung(self.latest_attempt())
+
     def errors(self) -> list[str]:
         """The lines that ranks of the newest attempt left before they stopped: the cause first.
 
-        When one rank stops, others fail because of it; what a user can mend comes before faults, those before what a
-        rank could say before it knew the cause, the earlier first.
+        When one rank stops, others fail because of it; what a user can mend comes before faults, those before a start
+        that hung, that before what a rank could say before it knew the cause, the earlier first.
         """
         attempt = self.latest_attempt()
         paths = list((attempt / "errors").glob("*")) if attempt else []
         paths.sort(key=lambda path: (SUFFIXES.index(path.suffix), path.stat().st_mtime_ns))
-        return [path.read_text().strip() for path in paths]
+        causes = [path.read_text().strip() for path in paths if path.suffix != SUFFIXES[-1]]
+        effects = [path.read_text().strip() for path in paths if path.suffix == SUFFIXES[-1]]
+        return [*causes, *filter(None, [self.hung()]), *effects]
 
     def read_result(self) -> dict[str, Any] | None:
         """result.json; None where the run has none."""

@@ -17,13 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from pipeline.binding import bind
 from pipeline.config import Config, Plan, load, make_plan
 from pipeline.errors import LostWorkerError, UserError
 from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine, earlier_totals, save_totals
 from pipeline.report.console import ProgressDisplay, print_averaging, print_header, print_result
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder, write_atomically, write_error
+from pipeline.starting import Starting
 
 if TYPE_CHECKING:
+    from pipeline.node_checks import Report
     from pipeline.trainer import Ending
     from pipeline.workers import Workers
 
@@ -82,14 +85,24 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     """Train, and write what came of it."""
     config = load(folder.config)
     plan = make_plan(config)
+    rank = launched_rank(os.environ)
+    starting = Starting(attempt, rank, os.environ)
+    starting.note("importing torch")
+    print(bind(config.site.binding, config.site.device, os.environ), flush=True)  # torch's threads inherit it
     console.print(f"starting {plan.workers} workers (a few seconds; up to a minute on a busy machine)", highlight=False)
 
     from pipeline import preflight, workers  # torch and MPI take seconds to import: say something first
 
     workers.die_with_launcher()
     preflight.set_threads(config.site.threads_per_worker)
-    me = workers.start(config.site, plan.grid, config.allreduce.timeout_s)
-    rank = launched_rank(os.environ)
+
+    def told(report: "Report") -> None:
+        tell_of_nodes(report, folder, attempt, console)
+
+    me = workers.start(config.site, plan.grid, config.allreduce.timeout_s, at=starting.note, attempt=attempt, told=told)
+    starting.end()
+    if os.environ.get("TORUS224_TERM_SAVES") == "1":  # under srun; mpirun would kill the ranks a moment later
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())  # from here on: a start that hangs must end by it
 
     def note(line: str, *, cause: bool) -> None:
         write_error(attempt, rank, f"rank {rank}: {line}", fault=True, cause=cause)
@@ -111,8 +124,11 @@ def _train(
     began: float,
 ) -> "Ending":
     """Do the attempt's updates; the first rank keeps what comes of them."""
+    from mpi4py import MPI
+
     from pipeline import preflight
     from pipeline.data.memory import stage
+    from pipeline.node_checks import check_memory
     from pipeline.trainer import Trainer, result
 
     me.heartbeat.at("reading the data")
@@ -122,7 +138,10 @@ def _train(
             stop.set()
     memories, validation_images = None, 0
     if not config.data.synthetic:
-        train, validation = stage(preflight.read_data(config, plan), me.place.node_workers)
+        indexes = preflight.read_data(config, plan)
+        needed_bytes = sum(int(index.size.sum()) for index in indexes)
+        print(check_memory(MPI.COMM_WORLD, me.place.node_workers, needed_bytes), flush=True)
+        train, validation = stage(indexes, me.place.node_workers)
         memories, validation_images = (train, validation), len(validation.index)
     observer = Watcher(config, plan, folder, console, began, validation_images) if me.is_head else Silent()
     trainer = Trainer(config, plan, me, folder, memories, observer, stop.is_set)
@@ -140,6 +159,18 @@ def _train(
             write_atomically(folder.result, json.dumps(outcome, indent=1) + "\n")
             print_result(console, outcome)
     return ending
+
+
+def tell_of_nodes(report: "Report", folder: RunFolder, attempt: Path | None, console: Console) -> None:
+    """Keep what was found of the job's nodes: in the first rank's log and environment.txt, warnings on the console."""
+    lines = [*report.lines, *(f"warning: {warning}" for warning in report.warnings)]
+    print("\n".join(lines), flush=True)
+    for warning in report.warnings:
+        console.print(f"warning: {warning}", highlight=False, markup=False, soft_wrap=True)
+    number = attempt.name if attempt else "?"
+    with folder.environment.open("a") as file:
+        opened = time.strftime("%Y-%m-%d %H:%M:%S %z")
+        file.write("\n".join(["", f"attempt {number}, {opened}", *lines, f"hosts {' '.join(report.hosts)}", ""]))
 
 
 class Silent:

@@ -9,12 +9,13 @@ the network at every step.
 
 import ctypes
 import os
+import platform
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -27,9 +28,13 @@ from pipeline.errors import UserError
 from pipeline.estimate.algorithms import legal_grids
 from pipeline.estimate.placement import as_network, listed
 from pipeline.heartbeat import Heartbeat
+from pipeline.node_checks import Report, meet
 
 PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "TORUS224_WORLD_SIZE")
-"""Where launchers say how many processes they started."""
+"""Where launchers say how many processes they started; the last is the job script's."""
+
+EXACT = ("OMPI_COMM_WORLD_SIZE", "TORUS224_WORLD_SIZE")
+"""Those that say it of this very launch; SLURM_NTASKS may be what the whole job was granted."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -97,12 +102,12 @@ def check_world(
     legal_grids: lists the grids for `size` workers, for the line; None: all there are, by their rows.
     """
     for name in PROMISES:
-        promised = environment.get(name, "")
-        if promised.isdigit() and int(promised) > 1 and size == 1:
+        promised = int(environment[name]) if environment.get(name, "").isdigit() else 0
+        if promised > size and (size == 1 or name in EXACT):
             raise UserError(
-                f"MPI sees a world of one, but the launcher started {promised} processes ({name}): the MPI of the "
-                "launcher and of the program do not meet; start both from one Open MPI, and let OMPI_*, PMIX_* and "
-                "PRTE_* reach the program"
+                f"MPI sees a world of {'one' if size == 1 else size}, but the launcher started {promised} processes "
+                f"({name}): the MPI of the launcher and of the program do not meet; start both from one Open MPI, and "
+                "let OMPI_*, PMIX_* and PRTE_* reach the program"
             )
     if size == grid.workers:
         return
@@ -112,13 +117,6 @@ def check_world(
         f"{size} processes were started and the grid {grid} needs {grid.workers}; start {grid.workers}, "
         f"or for {size} take one of the grids {possible}"
     )
-
-
-def check_interface(interface: str) -> None:
-    """Raise UserError where this node has no such network interface."""
-    found = [name for _, name in socket.if_nameindex()]
-    if interface not in found:
-        raise UserError(f"{socket.gethostname()} has no network interface {interface}; it has {', '.join(found)}")
 
 
 def node_by_node(found: Sequence[tuple[int, int]]) -> tuple[list[int], tuple[tuple[int, ...], ...]]:
@@ -143,23 +141,32 @@ def best_first(layout: Sequence[Sequence[int]], network: NetworkConfig) -> str:
     return f"{listed(grids)} (a torus all-reduce of {COMPARED_BYTES / 1e6:g} MB by the model)"
 
 
-def start(site: SiteConfig, grid: Grid, timeout_s: float) -> Workers:
+def start(
+    site: SiteConfig,
+    grid: Grid,
+    timeout_s: float,
+    *,
+    at: Callable[[str], None] = lambda _: None,
+    attempt: Path | None = None,
+    told: Callable[[Report], None] = lambda _: None,
+) -> Workers:
     """Start MPI and, from it, torch.distributed; every rank of the job calls it once.
 
-    timeout_s: how long a message between workers may take.
+    timeout_s: how long a message between workers may take. at: told each stage. attempt: the attempt's folder, None
+    where there is none. told: given what was found of the nodes, on the first rank.
     """
+    at("starting MPI")
     from mpi4py import MPI  # starts MPI: only a rank may import it
 
     world = MPI.COMM_WORLD
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
-    ranks, layout = node_by_node(world.allgather((node.bcast(world.Get_rank()), node.Get_rank())))
+    found = world.allgather((node.bcast(world.Get_rank()), node.Get_rank(), _versions(MPI.Get_library_version())))
+    ranks, layout = node_by_node([(first, place) for first, place, _ in found])
     check_world(world.Get_size(), grid, os.environ, lambda: best_first(layout, site.network))
-    interface = site.interface or ("lo" if len(layout) == 1 else "")  # loopback needs no resolvable host name
-    if interface:
-        check_interface(interface)
-        for backend in ("GLOO", "NCCL"):
-            os.environ.setdefault(f"{backend}_SOCKET_IFNAME", interface)
-    store = _store(world, "127.0.0.1" if len(layout) == 1 else socket.getfqdn())
+    at("comparing nodes")
+    node_of_rank, versions = [first for first, _, _ in found], [one for _, _, one in found]
+    store = meet(world, node, node_of_rank, versions, site, attempt=attempt, told=told)
+    at("connecting to the others")
     rank = ranks[world.Get_rank()]
     here = next(number for number, there in enumerate(layout) if rank in there)
     return connect(site, grid, store, Place(rank, node.Get_rank(), here, layout, node, world.Get_rank()), timeout_s)
@@ -203,6 +210,11 @@ def stop(heartbeat: Heartbeat) -> None:
     dist.destroy_process_group()
 
 
+def _versions(mpi: str) -> dict[str, str]:
+    """What must be the same on every rank. mpi: the library's own words."""
+    return {"Python": platform.python_version(), "torch": torch.__version__, "MPI": mpi.partition(",")[0].strip()}
+
+
 def _device(site: SiteConfig, local_rank: int) -> torch.device:
     """This worker's device: the GPU of its local rank, never of its rank."""
     if site.device == "cpu":
@@ -214,14 +226,3 @@ def _device(site: SiteConfig, local_rank: int) -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
-
-
-def _store(world: Any, head: str) -> dist.TCPStore:
-    """A key-value store on the first rank, on a port that the kernel picks while the store holds it."""
-    timeout = timedelta(seconds=120)
-    if world.Get_rank() == 0:
-        store = dist.TCPStore(head, 0, is_master=True, wait_for_workers=False, timeout=timeout)
-        world.bcast((head, store.port))
-        return store
-    address, port = world.bcast(None)
-    return dist.TCPStore(address, port, is_master=False, timeout=timeout)

@@ -27,6 +27,15 @@ def test_a_job_that_can_never_run_is_shown_with_grid_engines_reason(runs: Runs) 
     assert runs.until(run, ["cancelled"])["state"] == "cancelled"
 
 
+def test_doctor_has_grid_engine_verify_the_script_and_tells_its_words(runs: Runs) -> None:
+    words = runs.arguments(f"run.dir={runs.folder}/looked-at {ONE_A_NODE}")
+    fits = runs.make("doctor", "EXP=5", f"SITE={runs.site}", "NODES=2", words).stdout
+    assert "ok    scheduler: found SGE 8" in fits
+    assert "ok    scheduler's test of the script: found verification: found" in fits
+    too_many = runs.make("doctor", "EXP=5", f"SITE={runs.site}", "NODES=8", f"{words} workers=8", check=False)
+    assert "FAIL  scheduler's test of the script: found " in too_many.stdout
+
+
 def test_a_site_with_a_parallel_environment_trains_to_the_result(runs: Runs) -> None:
     other = Runs(runs.cluster, "gridengine", runs.folder, "site.wall_time=0:10:00 site.cores_per_node=4")
     run = other.submit("slots", f"{ONE_A_NODE} run.stop_after_updates=2", "NODES=2")

@@ -54,6 +54,26 @@ def test_ranks_started_by_srun_see_each_other(runs: Runs) -> None:
     assert runs.finished(run)["workers"] == 4
 
 
+def test_a_term_to_ranks_under_srun_saves_and_the_run_goes_on(runs: Runs, slurm: SlurmCluster) -> None:
+    words = "site.launcher=srun site.workers_per_node=2 run.stop_after_updates=150 run.agree_every_updates=1"
+    run = runs.submit("term", words, "NODES=2")
+    wait_for(run.metrics, run)
+    slurm.run(["scancel", "--signal=TERM", run.job_ids()[0]])  # to the ranks, not to the script
+    assert runs.finished(run)["updates"] == 150
+    assert exits(run) == [85, 0]
+
+
+def test_doctor_has_slurm_test_the_script_and_tells_its_words(runs: Runs) -> None:
+    words = runs.arguments(f"run.dir={runs.folder}/looked-at site.launcher=srun {ONE_A_NODE}")
+    output = runs.make("doctor", "EXP=5", "SITE=slurm", "NODES=2", words).stdout
+    assert "ok    scheduler: found SLURM 2" in output
+    assert "ok    scheduler's test of the script: found sbatch: Job " in output
+    assert "ok    launcher: found srun with pmix" in output
+    refused = runs.make("doctor", "EXP=5", "SITE=slurm", "NODES=2", f"{words} site.queue=nosuch", check=False)
+    assert "FAIL  scheduler's test of the script: found " in refused.stdout
+    assert "invalid partition specified" in refused.stdout
+
+
 def test_a_preempted_run_with_much_state_goes_on_from_its_last_checkpoint(runs: Runs) -> None:
     big = "model.stem=64 model.widths=[1024] model.blocks=[1] data.image_size=8"
     run = runs.submit(

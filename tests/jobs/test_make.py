@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import time
@@ -121,6 +122,27 @@ def test_its_result_has_what_a_report_needs(trained: tuple[RunFolder, str]) -> N
     assert result["images_per_s"] == pytest.approx(37 * 64 / result["loop_time_s"])
     assert 0 < result["communication_share"] < 1
     assert 0 <= result["top1"] <= 100
+
+
+def test_what_was_found_of_its_nodes_stands_in_the_first_log_and_with_the_hosts_in_its_environment(
+    trained: tuple[RunFolder, str],
+) -> None:
+    folder, output = trained
+    log = folder.rank_log(0).read_text().splitlines()
+    assert log[0] == "not bound to CPUs: site.binding=none"
+    assert re.fullmatch(r"nodes: 1 \(.+\), 4 ranks", log[1])
+    assert "way to the first rank: 127.0.0.1" in log
+    kept = folder.environment.read_text().rpartition("\nattempt 0, ")[2].splitlines()
+    assert set(kept[1:-1]) <= set(log)
+    assert kept[-1] == f"hosts {socket.gethostname()}"
+    assert "way to the first rank" not in output
+    assert not (folder.attempts / "0" / "starting").exists()
+
+
+def test_a_start_that_takes_too_long_ends_with_where_the_ranks_stand(repository: Path, tmp_path: Path) -> None:
+    line = the_error(make(repository, "train", "EXP=5", f"ARGS=run.dir={tmp_path}/run site.start_timeout_s=1"))
+    assert line.startswith("error: start-up took longer than 1 s: ")
+    assert line.endswith("; site.start_timeout_s allows longer")
 
 
 def test_its_metrics_have_a_line_an_update(trained: tuple[RunFolder, str]) -> None:

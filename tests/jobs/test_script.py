@@ -14,8 +14,15 @@ from jobs.script import quote, render
 from pipeline.run_folder import RunFolder
 
 
-def script(folder: RunFolder, launch: list[str]) -> Path:
-    text = render(folder=folder, repository=Path.cwd(), launch=launch, threads=1, title="a test")
+def script(folder: RunFolder, launch: list[str], *, start_timeout_s: int = 600) -> Path:
+    text = render(
+        folder=folder,
+        repository=Path.cwd(),
+        launch=launch,
+        threads=1,
+        title="a test",
+        start_timeout_s=start_timeout_s,
+    )
     folder.script.write_text(text)
     return folder.script
 
@@ -124,6 +131,21 @@ def test_term_ends_the_launcher(folder: RunFolder, start: Start) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 128 + signal.SIGTERM
     assert last_exit(folder) == str(128 + signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    "launcher", ["exec sleep 60", pytest.param("trap '' TERM; while :; do sleep 1; done", marks=pytest.mark.long)]
+)
+def test_a_start_that_takes_too_long_is_ended_and_told(folder: RunFolder, launcher: str) -> None:
+    path = script(folder, ["bash", "-c", launcher], start_timeout_s=1)
+    assert subprocess.run(["bash", str(path)], check=False, timeout=40).returncode > 128
+    assert folder.errors() == ["start-up took longer than 1 s: no rank began; site.start_timeout_s allows longer"]
+
+
+def test_a_run_that_is_ready_may_take_as_long_as_it_likes(folder: RunFolder) -> None:
+    ready = folder.attempts / "0" / "ready"
+    path = script(folder, ["bash", "-c", 'touch "$1"; sleep 2.5', "launcher", str(ready)], start_timeout_s=1)
+    assert subprocess.run(["bash", str(path)], check=False).returncode == 0
 
 
 def test_its_syntax_is_right_and_it_never_uses_usr1(folder: RunFolder) -> None:

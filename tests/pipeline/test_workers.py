@@ -6,7 +6,7 @@ from pipeline.config import Grid
 from pipeline.config.site import LinkConfig, NetworkConfig
 from pipeline.errors import UserError
 from pipeline.train import launched_rank
-from pipeline.workers import best_first, check_interface, check_world, node_by_node
+from pipeline.workers import best_first, check_world, node_by_node
 
 
 def test_the_grids_world_passes() -> None:
@@ -22,6 +22,12 @@ def test_another_world_is_told_which_grids_would_do() -> None:
 def test_a_world_of_one_where_more_was_promised_is_named_even_if_one_would_do(name: str) -> None:
     with pytest.raises(UserError, match=f"world of one, but the launcher started 4 processes .{name}."):
         check_world(1, Grid(1, 1), {name: "4"})
+
+
+def test_a_job_that_fell_into_two_worlds_is_told_so() -> None:
+    with pytest.raises(UserError, match=r"a world of 8, but the launcher started 16 processes .TORUS224_WORLD_SIZE."):
+        check_world(8, Grid(2, 4), {"TORUS224_WORLD_SIZE": "16"})
+    check_world(8, Grid(2, 4), {"SLURM_NTASKS": "16"})  # a launch on a part of an allocation
 
 
 def test_under_mpirun_in_slurm_every_rank_has_procid_0_and_mpiruns_own_word_counts() -> None:
@@ -61,9 +67,3 @@ def test_legal_grids_are_listed_best_first_by_the_network() -> None:
     words = best_first(((0, 1, 2, 3), (4, 5, 6, 7)), network)
     assert words.startswith("2x4 (")
     assert {"1x8", "4x2", "8x1"} <= set(words.replace("(", " ").split())
-
-
-def test_an_interface_that_is_not_there_is_told_with_those_that_are() -> None:
-    check_interface("lo")
-    with pytest.raises(UserError, match=r"has no network interface nosuch; it has .*\blo\b"):
-        check_interface("nosuch")

@@ -127,7 +127,7 @@ cat > "$attempt/rank" <<'END_OF_RANK'
 unset OPAL_PREFIX PMIX_PREFIX PYTHONHOME LD_PRELOAD
 for name in $(compgen -e); do
     case $name in
-        OMPI_* | PMIX_* | PMI_* | PRTE_* | SLURM_* | PBS_* | TORUS224_* | NCCL_* | GLOO_* | CUDA_DEVICE_ORDER | MKL_NUM_THREADS | OMP_NUM_THREADS | OPENBLAS_NUM_THREADS | PYTHONNOUSERSITE | PYTHONPATH | PYTHONUNBUFFERED)
+        OMPI_* | PMIX_* | PMI_* | PRTE_* | SLURM_* | PBS_* | TORUS224_* | NCCL_* | GLOO_* | CUDA_DEVICE_ORDER | MKL_NUM_THREADS | OMP_NUM_THREADS | OPENBLAS_NUM_THREADS | PYTHONNOUSERSITE | PYTHONPATH | PYTHONUNBUFFERED | SGE_LOCALDIR)
             export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}" ;;
     esac
 done
@@ -149,6 +149,7 @@ export MKL_NUM_THREADS=1
 export OMP_NUM_THREADS=1
 export PYTHONNOUSERSITE=1
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
+export TORUS224_WORLD_SIZE=1088
 export NCCL_IB_HCA=mlx5_0,mlx5_1
 export PRTE_MCA_plm_ssh_agent="$attempt/launch-agent"
 export OMPI_MCA_plm_rsh_agent="$attempt/launch-agent"
@@ -161,9 +162,16 @@ after 3480 out_of_time
 mpirun -n 1088 --hostfile "$attempt/hosts" --map-by ppr:4:node --bind-to none --mca osc '^ucx' -x \
     HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x \
     OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x \
-    NCCL_IB_HCA -x PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent "$attempt/rank" &
+    TORUS224_WORLD_SIZE -x NCCL_IB_HCA -x PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent -x \
+    SGE_LOCALDIR "$attempt/rank" &
 launcher=$!
-hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
+hung() {
+    [ ! -e "$attempt/ready" ] || return
+    echo 600 > "$attempt/hung"  # the ranks' notes in starting/ tell where they stand
+    kill -TERM "$launcher"
+    after 10 kill -KILL "$launcher"  # one that swallows it
+    wait
+}
 after 600 hung
 
 # A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).

@@ -157,6 +157,7 @@ export MKL_NUM_THREADS=1
 export OMP_NUM_THREADS=1
 export PYTHONNOUSERSITE=1
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
+export TORUS224_WORLD_SIZE=128
 export PRTE_MCA_plm_ssh_agent="$attempt/launch-agent"
 export OMPI_MCA_plm_rsh_agent="$attempt/launch-agent"
 export PYTHONPATH=/home/user/torus224
@@ -168,9 +169,16 @@ after 3480 out_of_time
 mpirun -n 128 --hostfile "$attempt/hosts" --map-by ppr:8:node --bind-to none --mca osc '^ucx' -x \
     HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x \
     OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x \
-    PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent "$attempt/rank" &
+    TORUS224_WORLD_SIZE -x PRTE_MCA_plm_ssh_agent -x OMPI_MCA_plm_rsh_agent -x PBS_LOCALDIR \
+    "$attempt/rank" &
 launcher=$!
-hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
+hung() {
+    [ ! -e "$attempt/ready" ] || return
+    echo 600 > "$attempt/hung"  # the ranks' notes in starting/ tell where they stand
+    kill -TERM "$launcher"
+    after 10 kill -KILL "$launcher"  # one that swallows it
+    wait
+}
 after 600 hung
 
 # A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).

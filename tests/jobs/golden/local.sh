@@ -86,7 +86,13 @@ export OMPI_MCA_btl_sm_backing_directory="$segments"
     --oversubscribe --bind-to none --output :raw --mca osc '^ucx' /home/user/torus224/.venv/bin/python \
     -m pipeline.train /home/user/torus224/runs/example 2>> "$run_folder/log/job.log" &
 launcher=$!
-hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
+hung() {
+    [ ! -e "$attempt/ready" ] || return
+    echo 600 > "$attempt/hung"  # the ranks' notes in starting/ tell where they stand
+    kill -TERM "$launcher"
+    after 10 kill -KILL "$launcher"  # one that swallows it
+    wait
+}
 after 600 hung
 
 # A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).

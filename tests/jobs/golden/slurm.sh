@@ -105,6 +105,7 @@ export MKL_NUM_THREADS=1
 export OMP_NUM_THREADS=1
 export PYTHONNOUSERSITE=1
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
+export TORUS224_WORLD_SIZE=128
 export PYTHONPATH=/home/user/torus224
 
 # The scheduler's own warnings come early, late or never: this clock is ours.
@@ -113,10 +114,17 @@ after 3480 out_of_time
 
 /home/user/torus224/.venv/bin/mpirun -n 128 --map-by ppr:8:node --bind-to none --mca osc '^ucx' -x \
     HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x \
-    OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER \
-    /home/user/torus224/.venv/bin/python -m pipeline.train /home/user/torus224/runs/example &
+    OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x PYTHONNOUSERSITE -x CUDA_DEVICE_ORDER -x \
+    TORUS224_WORLD_SIZE /home/user/torus224/.venv/bin/python -m pipeline.train \
+    /home/user/torus224/runs/example &
 launcher=$!
-hung() { [ -e "$attempt/ready" ] || { : > "$attempt/hung"; kill -TERM "$launcher"; }; }
+hung() {
+    [ ! -e "$attempt/ready" ] || return
+    echo 600 > "$attempt/hung"  # the ranks' notes in starting/ tell where they stand
+    kill -TERM "$launcher"
+    after 10 kill -KILL "$launcher"  # one that swallows it
+    wait
+}
 after 600 hung
 
 # A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).
