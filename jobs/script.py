@@ -151,7 +151,7 @@ if [ "${1:-}" = follow ]; then
     while [ -e "$attempts/$((last + 1))" ]; do last=$((last + 1)); done
     [ ! -e "$run_folder/cancelled" ] || exit 0
     case $(cat "$attempts/$last/exit" 2> /dev/null) in
-        "" | 85) ;;
+        "" | 85 | 143) ;;  # 143: ended by TERM, before it had saved
         *) exit 0 ;;
     esac
 fi
@@ -163,8 +163,7 @@ def _opening(batch: Batch | None) -> str:
     job_id = "job_id=$$" if batch is None else batch.job_id.strip("\n")
     again = AGAIN_HERE if batch is None else AGAIN.format(starts=batch.starts)
     start_again = "" if batch is None or batch.chained else _indented(batch.start_again)
-    term = "tell -TERM" if batch is None else "told_to_end=1; tell -TERM"
-    term = "ask_to_save" if batch and batch.term_saves else term
+    term = "ask_to_save" if batch and batch.term_saves else "told_to_end=yes; tell -TERM"
     return f"""
 # Attempt N, opened before anything else; its exit code is written last, whatever ends this script.
 attempt=0
@@ -174,6 +173,7 @@ mkdir "$attempt" || exit 1
 code=1
 launcher=
 waiting=1
+told_to_end=no
 timers=()
 segments=
 fail() {{ mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }}
@@ -219,10 +219,9 @@ export TORUS224_STARTED
 AGAIN_HERE = "is_to_start_again() { false; }"
 
 AGAIN = """
-told_to_end=0
 not_again() {{ echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }}
 is_to_start_again() {{
-    [ "$code" = 85 ] || {{ [ -e "$attempt/out_of_time" ] && [ "$told_to_end" = 1 ]; }} || return 1
+    [ "$code" = 85 ] || {{ [ -e "$attempt/out_of_time" ] && [ "$told_to_end" = yes ]; }} || return 1
     [ ! -e "$run_folder/cancelled" ] || return 1
     local starts
     starts=$(cat "$run_folder/starts" 2> /dev/null || echo 0)
@@ -278,6 +277,12 @@ while [ "$waiting" = 1 ]; do
     status=$?
     [ "$status" = 127 ] || code=$status
 done
+# A launcher whose daemons were killed may call it a success: only the ranks know whether they are done.
+if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
+    code=1
+    echo "the launcher ended with code 0 before the ranks were done" >&2
+fi
+[ "$told_to_end" = no ] || [ "$code" = 0 ] || [ "$code" = 85 ] || code=143
 exit "$code"
 """
 

@@ -50,12 +50,15 @@ def _look(folder: RunFolder, ask: Ask | None) -> State:
     began = _job_of(attempt)
     if attempt is not None and code is not None and _is_over(folder, attempt, code, ask):
         return _ended(folder, attempt, code, began or (jobs[-1] if jobs else ""))
+    if attempt is not None and code is not None and code <= 128 and code != EXIT_SAVED and began in jobs:
+        jobs = [began]  # those that depend on it do not go on
     seen, job_id = _see(folder, ask, jobs)
     if attempt is None:
         return _before_the_first_attempt(folder, seen, job_id)
     if seen.phase == "running" and (code is None or job_id != began):
         return State("running", "" if began in ("", job_id) else "its script has not begun yet", job_id)
-    if seen.phase in ("waiting", "running"):
+    ending = seen.phase == "running" and code is not None and code <= 128 and code != EXIT_SAVED
+    if seen.phase in ("waiting", "running") and not ending:
         return _waiting(seen, job_id, "to go on")
     if seen.phase == "unanswered":
         return State("unknown", seen.reason, job_id)
@@ -75,8 +78,9 @@ def _job_of(attempt: Path | None) -> str:
 def _is_over(folder: RunFolder, attempt: Path, code: int, ask: Ask | None) -> bool:
     """Whether the newest attempt's exit code says all, so that no scheduler need be asked: thousands of old runs.
 
-    A code of a signal does not: a scheduler starts a job again whose node failed. Nor does one that a later submission
-    followed. Dependent jobs that still stand in the queue do not matter: their script ends at once.
+    A code of a signal does not, nor one of which nobody said the cause: a scheduler starts a job again whose node
+    failed. Nor does one that a later submission followed. Dependent jobs that still stand in the queue do not matter:
+    their script ends at once.
     """
     if ask is None:
         return True
@@ -85,7 +89,9 @@ def _is_over(folder: RunFolder, attempt: Path, code: int, ask: Ask | None) -> bo
         return code == EXIT_DONE and not began
     if folder.cancelled.exists() or code == EXIT_DONE:
         return True
-    return bool(folder.not_again(attempt)) if code == EXIT_SAVED else code <= 128
+    if code == EXIT_SAVED:
+        return bool(folder.not_again(attempt))
+    return code <= 128 and bool(folder.errors())
 
 
 def _ended(folder: RunFolder, attempt: Path, code: int, job_id: str) -> State:

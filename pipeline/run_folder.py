@@ -4,7 +4,7 @@
     job.sh            the job script                      environment.txt  packages, versions, commit, hosts
     log/              job.log and one file a rank         metrics.jsonl    a line an update, written by rank 0
     checkpoints/      update-000500.pt, …; model.pt       result.json      the outcome, once there is one
-    attempts/N/       job_id, hosts, starting/rank-R, hung, ready, stop, totals.json, exit, errors/rank-R
+    attempts/N/       job_id, hosts, starting/rank-R, hung, ready, stop, totals.json, done, exit, errors/
     evaluations.jsonl what `make evaluate` found
     submissions.jsonl a line a job that was submitted     submission/      what submitit keeps of it
     starts            how often it was started again      cancelled        a mark: it is not to be started again

@@ -116,6 +116,8 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     with me.heartbeat.watching(note):
         ending = _train(config, plan, me, folder, attempt, console, stop, began)
         workers.stop(me.heartbeat)
+    if me.is_head and attempt is not None and not ending.requested:
+        (attempt / "done").touch()  # a launcher's code 0 alone may mean that its daemons were killed
     return EXIT_SAVED if ending.requested else EXIT_DONE
 
 

@@ -83,7 +83,9 @@ def test_a_preempted_run_with_much_state_goes_on_from_its_last_checkpoint(runs: 
     )
     wait_for(run.checkpoint(4), run)
     assert run.checkpoint(4).stat().st_size > 100e6
-    urgent = runs.submit("urgent", f"{ONE_A_NODE} site.queue=high {runs.stand_in()}", "NODES=4")
+    urgent = runs.submit(
+        "urgent", f"{ONE_A_NODE} site.queue=high 'site.extra_directives=[--exclusive]' {runs.stand_in()}", "NODES=4"
+    )
     wait_for(urgent.attempts / "0" / "ready", urgent)
     assert runs.until(run, ["waiting"])["state"] == "waiting"
     runs.make("cancel", f"RUN={urgent.path}")

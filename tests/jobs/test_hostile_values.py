@@ -62,7 +62,10 @@ printf '%s\\0' "$@" > "$NOTES/$name.words"
 env -0 > "$NOTES/$name.environment"
 case "$name ${1-}" in
     "scontrol show") printf 'n1\\nn2\\n' ;;
-    mpirun*) for word in "$@"; do case $word in */rank) exec "$word" ;; esac; done ;;
+    mpirun*)
+        touch "$NOTES/../run/attempts/0/done"
+        for word in "$@"; do case $word in */rank) exec "$word" ;; esac; done
+        ;;
 esac
 exit 0
 """

@@ -101,6 +101,7 @@ def test_it_leaves_the_run_folder_of_the_design(trained: tuple[RunFolder, str]) 
         "validations.jsonl", "allreduce.json", "mlperf.log", events,
         *(f"log/rank-{rank}.log" for rank in range(4)), "checkpoints/update-000037.pt", "checkpoints/model.pt",
         "attempts/0/job_id", "attempts/0/ready", "attempts/0/exit", "attempts/0/totals.json",
+        "attempts/0/done",
     }  # fmt: skip
     assert found == expected
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700

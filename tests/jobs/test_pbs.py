@@ -24,7 +24,7 @@ STAND_IN = """#!/bin/bash
 # In the place of a rank's Python: waits for the request to save in the first attempt, and is done in the next.
 run=$3
 attempt=$(ls -d "$run"/attempts/* | sort -V | tail -n 1)
-[ "${attempt##*/}" = 0 ] || exit 0
+[ "${attempt##*/}" = 0 ] || { touch "$attempt/done"; exit 0; }
 trap 'exit 85' USR2
 touch "$attempt/ready"
 while :; do sleep 0.05; done

@@ -51,13 +51,32 @@ def start() -> Iterator[Start]:
         process.wait()
 
 
+def ranks_that_are_done(folder: RunFolder, words: str = "") -> list[str]:
+    """A launcher of ranks that end as they should. words: shell, to be run before."""
+    newest = f"$(ls -d {quote([folder.attempts])}/* | sort -V | tail -n 1)"
+    return ["bash", "-c", f'{words} touch "{newest}/done"']
+
+
 def last_exit(folder: RunFolder) -> str:
     attempt = folder.latest_attempt()
     assert attempt is not None
     return (attempt / "exit").read_text().strip()
 
 
-@pytest.mark.parametrize("code", [0, 1, 85, 137])
+def test_it_is_done_when_the_ranks_are(folder: RunFolder) -> None:
+    path = script(folder, ranks_that_are_done(folder))
+    assert subprocess.run(["bash", str(path)], check=False).returncode == 0
+    assert last_exit(folder) == "0"
+
+
+def test_a_launchers_success_without_the_ranks_is_none(folder: RunFolder) -> None:
+    path = script(folder, ["true"])
+    done = subprocess.run(["bash", str(path)], check=False, capture_output=True, text=True)
+    assert (done.returncode, last_exit(folder)) == (1, "1")
+    assert "the launcher ended with code 0 before the ranks were done" in done.stderr
+
+
+@pytest.mark.parametrize("code", [1, 85, 137])
 def test_it_writes_and_returns_the_launchers_code(folder: RunFolder, code: int) -> None:
     path = script(folder, ["bash", "-c", f"exit {code}"])
     assert subprocess.run(["bash", str(path)], check=False).returncode == code
@@ -65,7 +84,7 @@ def test_it_writes_and_returns_the_launchers_code(folder: RunFolder, code: int) 
 
 
 def test_every_start_is_an_attempt_of_its_own(folder: RunFolder) -> None:
-    path = script(folder, ["true"])
+    path = script(folder, ranks_that_are_done(folder))
     for _ in range(3):
         subprocess.run(["bash", str(path)], check=True)
     assert sorted(one.name for one in folder.attempts.iterdir()) == ["0", "1", "2"]
@@ -74,7 +93,7 @@ def test_every_start_is_an_attempt_of_its_own(folder: RunFolder) -> None:
 def test_hostile_words_reach_the_launcher_as_they_are(folder: RunFolder) -> None:
     words = ["$(touch bad)", "`id`", "a b", "'quoted'", '"double"', "back\\slash", "new\nline", "*", ";exit 3", "é"]
     path = script(folder, ["printf", "%s\\0", *words])
-    done = subprocess.run(["bash", str(path)], check=True, capture_output=True)
+    done = subprocess.run(["bash", str(path)], check=False, capture_output=True)
     assert done.stdout.decode().split("\0")[:-1] == words
 
 
@@ -144,7 +163,7 @@ def test_a_start_that_takes_too_long_is_ended_and_told(folder: RunFolder, launch
 
 def test_a_run_that_is_ready_may_take_as_long_as_it_likes(folder: RunFolder) -> None:
     ready = folder.attempts / "0" / "ready"
-    path = script(folder, ["bash", "-c", 'touch "$1"; sleep 2.5', "launcher", str(ready)], start_timeout_s=1)
+    path = script(folder, ranks_that_are_done(folder, f"touch {quote([ready])}; sleep 2.5;"), start_timeout_s=1)
     assert subprocess.run(["bash", str(path)], check=False).returncode == 0
 
 

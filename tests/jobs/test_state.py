@@ -68,7 +68,7 @@ def test_a_failure_says_what_a_rank_said_and_asks_nobody(folder: RunFolder) -> N
 def test_a_failure_without_a_rank_that_spoke_says_the_logs_last_words(folder: RunFolder) -> None:
     add_attempt(folder, "7", 1)
     folder.job_log.write_text("mpirun: command not found\n\n")
-    assert find_out(folder, no_scheduler).why == "exit code 1: mpirun: command not found"
+    assert state(folder, job_7=GONE).why == "exit code 1: mpirun: command not found"
 
 
 def test_a_rank_that_was_killed_is_named_from_mpiruns_words_of_this_attempt(folder: RunFolder) -> None:
@@ -84,7 +84,12 @@ def test_a_rank_that_was_killed_is_named_from_mpiruns_words_of_this_attempt(fold
 def test_lines_that_only_divide_are_nobodys_last_words(folder: RunFolder) -> None:
     add_attempt(folder, "7", 2)
     folder.job_log.write_text("no such file\n-------\n\n")
-    assert find_out(folder, no_scheduler).why == "exit code 2: no such file"
+    assert state(folder, job_7=GONE).why == "exit code 2: no such file"
+
+
+def test_a_run_whose_launcher_was_taken_away_waits_where_the_scheduler_starts_it_again(folder: RunFolder) -> None:
+    add_attempt(folder, "7", 1)
+    assert state(folder, job_7=PENDING) == State("waiting", "to go on: Resources", "7")
 
 
 def test_a_failed_run_whose_dependent_jobs_still_stand_in_the_queue_has_failed(tmp_path: Path) -> None:

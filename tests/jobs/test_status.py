@@ -74,7 +74,9 @@ def test_a_row_of_this_machine_asks_no_scheduler(tmp_path: Path) -> None:
 def test_finished_runs_ask_no_scheduler(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / str(code), jobs=["7"]) for code in (0, 1)]
     for folder in folders:
-        add_attempt(folder, "7", int(folder.path.name))
+        attempt = add_attempt(folder, "7", int(folder.path.name))
+        (attempt / "errors").mkdir()
+        (attempt / "errors" / "host").write_text("module load x failed\n")
     assert [row.state for row in read_all(folders, Schedulers(no_scheduler))] == ["done", "failed"]
 
 

@@ -32,6 +32,7 @@ mkdir "$attempt" || exit 1
 code=1
 launcher=
 waiting=1
+told_to_end=no
 timers=()
 segments=
 fail() { mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }
@@ -44,10 +45,9 @@ after() {  # SECONDS COMMAND...: in the background; it ends with this script, al
     ) 8<&- 9<&- > /dev/null 2>&1 &
     timers+=("$!")
 }
-told_to_end=0
 not_again() { echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }
 is_to_start_again() {
-    [ "$code" = 85 ] || { [ -e "$attempt/out_of_time" ] && [ "$told_to_end" = 1 ]; } || return 1
+    [ "$code" = 85 ] || { [ -e "$attempt/out_of_time" ] && [ "$told_to_end" = yes ]; } || return 1
     [ ! -e "$run_folder/cancelled" ] || return 1
     local starts
     starts=$(cat "$run_folder/starts" 2> /dev/null || echo 0)
@@ -75,7 +75,7 @@ trap finish EXIT
 tell() { waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2> /dev/null; }
 ask_to_save() { waiting=1; : > "$attempt/stop"; [ ! -e "$attempt/ready" ] || tell -USR2; }
 trap ask_to_save USR2
-trap 'told_to_end=1; tell -TERM' TERM INT HUP
+trap 'told_to_end=yes; tell -TERM' TERM INT HUP
 job_id=${JOB_ID:-}
 [ "${SGE_TASK_ID:-undefined}" = undefined ] || job_id=$job_id.$SGE_TASK_ID
 echo "$job_id" > "$attempt/job_id"
@@ -145,5 +145,11 @@ while [ "$waiting" = 1 ]; do
     status=$?
     [ "$status" = 127 ] || code=$status
 done
+# A launcher whose daemons were killed may call it a success: only the ranks know whether they are done.
+if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
+    code=1
+    echo "the launcher ended with code 0 before the ranks were done" >&2
+fi
+[ "$told_to_end" = no ] || [ "$code" = 0 ] || [ "$code" = 85 ] || code=143
 exit "$code"
 # submitted by: qsub -terse /home/user/torus224/runs/example/job.sh

@@ -24,6 +24,7 @@ mkdir "$attempt" || exit 1
 code=1
 launcher=
 waiting=1
+told_to_end=no
 timers=()
 segments=
 fail() { mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }
@@ -58,7 +59,7 @@ trap finish EXIT
 tell() { waiting=1; [ -z "$launcher" ] || kill "$1" "$launcher" 2> /dev/null; }
 ask_to_save() { waiting=1; : > "$attempt/stop"; [ ! -e "$attempt/ready" ] || tell -USR2; }
 trap ask_to_save USR2
-trap 'tell -TERM' TERM INT HUP
+trap 'told_to_end=yes; tell -TERM' TERM INT HUP
 job_id=$$
 echo "$job_id" > "$attempt/job_id"
 TORUS224_STARTED=$(date +%s.%N)
@@ -102,4 +103,10 @@ while [ "$waiting" = 1 ]; do
     status=$?
     [ "$status" = 127 ] || code=$status
 done
+# A launcher whose daemons were killed may call it a success: only the ranks know whether they are done.
+if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
+    code=1
+    echo "the launcher ended with code 0 before the ranks were done" >&2
+fi
+[ "$told_to_end" = no ] || [ "$code" = 0 ] || [ "$code" = 85 ] || code=143
 exit "$code"
