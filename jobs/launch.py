@@ -30,7 +30,7 @@ exec qrsh -inherit -nostdin "$host" /bin/bash "$program"
 # mpirun calls this as it would ssh: HOST COMMAND... pbs_tmrsh starts a program, and no shell as mpirun expects.
 # It would end by a USR2 that PBS sends to the job, and PBS would then end the daemon.
 trap '' USR1 USR2
-PATH=$PATH:${PBS_O_PATH:-}:/opt/pbs/bin
+PATH=${PBS_O_PATH:+$PBS_O_PATH:}$PATH:/opt/pbs/bin
 host=$1
 shift
 exec pbs_tmrsh "$host" /bin/sh -c "$*"

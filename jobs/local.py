@@ -1,12 +1,12 @@
 """The site `local`: the run's script, started here and now, and shown as it goes."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from jobs.launchers_words import killed_rank
 from jobs.script import render
 from pipeline.config import Config, Plan
 from pipeline.errors import UserError
@@ -70,15 +70,12 @@ def _cause(folder: RunFolder, code: int, logged: int) -> str:
 
     logged: bytes of job.log that earlier attempts wrote.
     """
-    words = " ".join(folder.job_log.read_bytes()[logged:].decode(errors="replace").split())
+    killed = killed_rank(folder.job_log.read_bytes()[logged:].decode(errors="replace"))
     errors = folder.errors()
     if errors and folder.hung():
         return errors[0]
-    killed = re.search(r"rank (\d+) with PID (\d+) on node (\S+) .*?signal (\d+)", words)
     if killed and code > 128:
-        rank, pid, node, number = killed.groups()
-        what = f"rank {rank} (process {pid} on {node}) was ended by signal {number}"
-        return "; ".join([what, *errors[:1], f"go on with: make train RESUME={folder}"])
+        return "; ".join([killed, *errors[:1], f"go on with: make train RESUME={folder}"])
     what = f"the job script was ended by signal {-code}" if code < 0 else f"mpirun ended with code {code}"
     return errors[0] if errors else f"{what}; see {folder.job_log}"
 

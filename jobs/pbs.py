@@ -98,7 +98,7 @@ class Pbs(Scheduler):
         return Parts(
             job_id="""
 job_id=${PBS_JOBID:-}
-PATH=$PATH:${PBS_O_PATH:-}  # a job's own has not even PBS's commands
+PATH=${PBS_O_PATH:+$PBS_O_PATH:}$PATH  # a job's own has not even PBS's commands
 """,
             hosts="awk '!seen[$0]++' \"$PBS_NODEFILE\"",
             start_again=f"""
@@ -156,10 +156,11 @@ def sighting(record: dict[str, object]) -> Sighting:
     """What a record of qstat means."""
     state, comment = str(record.get("job_state", "")), str(record.get("comment", ""))
     if state in WAITING:
-        never = comment.startswith("Can Never Run") or state == "H"
-        held = f"held ({record.get('Hold_Types', '')})" if state == "H" else ""
-        reason = comment.removeprefix("Not Running: ") or held
-        return Sighting("waiting", state, reason, never=never)
+        dependent = "depend" in record
+        held = state == "H" and not dependent
+        reason = comment.removeprefix("Not Running: ").strip()
+        reason = reason or ("after another job" if dependent else "held" if held else "")
+        return Sighting("waiting", state, reason, never=held or comment.startswith("Can Never Run"))
     if state in RUNNING:
         return Sighting("running", state)
     if state not in ("F", "X"):

@@ -143,12 +143,15 @@ def find(name: str) -> Scheduler:
 
 
 def call(
-    command: Sequence[str], *, cwd: Path | None = None, timeout_s: float = ANSWER_S
+    command: Sequence[str], *, cwd: Path | None = None, timeout_s: float | None = None
 ) -> "subprocess.CompletedProcess[str]":
     """Run one of a scheduler's commands; it inherits nothing of a job that the caller may sit in.
 
+    timeout_s: how long it may take; None: ANSWER_S.
+
     Raises UserError where it cannot be run or does not answer; a non-zero code is the caller's.
     """
+    limit_s = ANSWER_S if timeout_s is None else timeout_s
     try:
         with subprocess.Popen(
             command,
@@ -162,7 +165,7 @@ def call(
             start_new_session=True,
         ) as process:
             try:
-                output, errors = process.communicate(timeout=timeout_s)
+                output, errors = process.communicate(timeout=limit_s)
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)  # with what it has started: that may hold the pipes open
                 raise
@@ -170,7 +173,7 @@ def call(
     except FileNotFoundError:
         raise UserError(f"{command[0]} not found; log in to the cluster, or load its module") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{command[0]} did not answer within {timeout_s:g} s; try again later") from None
+        raise UserError(f"{command[0]} did not answer within {limit_s:g} s; try again later") from None
     except OSError as error:
         raise UserError(f"{command[0]} cannot be run: {error.strerror}") from None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from jobs.launchers_words import killed_rank
 from jobs.scheduler import Sighting
 from pipeline.run_folder import EXIT_DONE, EXIT_SAVED, RunFolder
 
@@ -139,9 +140,8 @@ def _lost(seen: Sighting) -> str:
 
 
 def _failure(folder: RunFolder, code: int) -> str:
-    """Why a run failed, in one line: what a rank or the script said, else the last line of the log."""
-    errors = folder.errors()
-    if errors:
-        return f"exit code {code}: {errors[0]}"
-    said = folder.last_words(folder.job_log)
-    return f"exit code {code}{f': {said}' if said else ''}"
+    """Why a run failed, in one line: of a rank that was killed, what a rank or the script said, else the log's end."""
+    said = folder.end_of(folder.job_log)
+    killed = killed_rank(said[said.rfind("\njob ") :]) if code > 128 else ""
+    words = [*filter(None, [killed]), *folder.errors()[:1]] or [*filter(None, [folder.last_words(folder.job_log)])]
+    return ": ".join([f"exit code {code}", "; ".join(words)] if words else [f"exit code {code}"])

@@ -59,6 +59,8 @@ def main() -> int:
         task()
     except UserError as error:
         return fail(str(error))
+    except PermissionError as error:
+        return fail(f"{error.filename} cannot be made or written: {error.strerror}; name another folder")
     except BrokenPipeError:  # whoever read our output has gone; the run itself is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except compose.REFUSALS as error:

@@ -171,14 +171,18 @@ class RunFolder:
             return []
 
     def last_words(self, log: Path) -> str:
-        """The last line of a log that is not empty; of a long log only the end is read."""
+        """The last line of a log that says something; of a long log only the end is read."""
+        lines = self.end_of(log).splitlines()
+        return next((" ".join(line.split()) for line in reversed(lines) if any(map(str.isalnum, line))), "")
+
+    def end_of(self, log: Path) -> str:
+        """The last few thousand characters of a log; empty where there is none."""
         try:
             with log.open("rb") as file:
-                file.seek(max(0, log.stat().st_size - 4096))
-                lines = file.read().decode(errors="replace").splitlines()
+                file.seek(max(0, log.stat().st_size - 8192))
+                return file.read().decode(errors="replace")
         except OSError:
             return ""
-        return next((" ".join(line.split()) for line in reversed(lines) if line.strip()), "")
 
     def hung(self) -> str:
         """Where ranks stood when the script ended the newest attempt's start, in one line; empty for any other."""

@@ -54,6 +54,12 @@ def main(arguments: list[str]) -> int:
     return EXIT_FAILED
 
 
+def ignore_late_requests(environment: Mapping[str, str]) -> None:
+    """Let a request to save that comes when a rank is done not end it: Python takes its handlers away as it ends."""
+    for request in (signal.SIGUSR2, *([signal.SIGTERM] if environment.get("TORUS224_TERM_SAVES") == "1" else [])):
+        signal.signal(request, signal.SIG_IGN)
+
+
 def describe_fault(error: Exception) -> str:
     """One line on a fault of ours: its kind, its first words and where it arose."""
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -273,6 +279,10 @@ class Watcher(Silent):
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
+    for late in (signal.SIGUSR2, *([signal.SIGTERM] if os.environ.get("TORUS224_TERM_SAVES") == "1" else [])):
+        signal.signal(
+            late, signal.SIG_IGN
+        )  # Python takes its handlers away as it ends: a late request would end a rank
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -71,6 +71,22 @@ def test_a_failure_without_a_rank_that_spoke_says_the_logs_last_words(folder: Ru
     assert find_out(folder, no_scheduler).why == "exit code 1: mpirun: command not found"
 
 
+def test_a_rank_that_was_killed_is_named_from_mpiruns_words_of_this_attempt(folder: RunFolder) -> None:
+    add_attempt(folder, "7", 137)
+    folder.job_log.write_text(
+        "job 6, attempt 0\nprterun noticed that process rank 9 with PID 1 on node n9 exited on\nsignal 9 (Killed).\n"
+        "job 7, attempt 1\n------\nprterun noticed that process rank 3 with PID 71 on node n2 exited on\n"
+        "signal 9 (Killed).\n--------\n"
+    )
+    assert state(folder, job_7=GONE).why == "exit code 137: rank 3 (process 71 on n2) was ended by signal 9"
+
+
+def test_lines_that_only_divide_are_nobodys_last_words(folder: RunFolder) -> None:
+    add_attempt(folder, "7", 2)
+    folder.job_log.write_text("no such file\n-------\n\n")
+    assert find_out(folder, no_scheduler).why == "exit code 2: no such file"
+
+
 def test_a_failed_run_whose_dependent_jobs_still_stand_in_the_queue_has_failed(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", jobs=["7", "8"])
     add_attempt(folder, "7", 1)

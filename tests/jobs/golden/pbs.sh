@@ -84,7 +84,7 @@ ask_to_save() { waiting=1; : > "$attempt/stop"; [ ! -e "$attempt/ready" ] || tel
 trap ask_to_save USR2
 trap 'told_to_end=1; tell -TERM' TERM INT HUP
 job_id=${PBS_JOBID:-}
-PATH=$PATH:${PBS_O_PATH:-}  # a job's own has not even PBS's commands
+PATH=${PBS_O_PATH:+$PBS_O_PATH:}$PATH  # a job's own has not even PBS's commands
 echo "$job_id" > "$attempt/job_id"
 TORUS224_STARTED=$(date +%s.%N)
 export TORUS224_STARTED
@@ -106,7 +106,7 @@ cat > "$attempt/launch-agent" <<'END_OF_LAUNCH-AGENT'
 # mpirun calls this as it would ssh: HOST COMMAND... pbs_tmrsh starts a program, and no shell as mpirun expects.
 # It would end by a USR2 that PBS sends to the job, and PBS would then end the daemon.
 trap '' USR1 USR2
-PATH=$PATH:${PBS_O_PATH:-}:/opt/pbs/bin
+PATH=${PBS_O_PATH:+$PBS_O_PATH:}$PATH:/opt/pbs/bin
 host=$1
 shift
 exec pbs_tmrsh "$host" /bin/sh -c "$*"
