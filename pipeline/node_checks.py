@@ -17,7 +17,7 @@ from pipeline.config.site import SiteConfig
 from pipeline.data.memory import FOLDER, remove_stale
 from pipeline.errors import UserError
 from pipeline.node_facts import Facts, Question, look
-from pipeline.rendezvous import Door, choose_interface, open_door, open_store
+from pipeline.rendezvous import Door, choose_interface, join, open_door
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -75,7 +75,7 @@ def meet(
     for backend in ("GLOO", "NCCL") if site.interface or nodes == 1 else ("GLOO",):
         if interface:
             os.environ.setdefault(f"{backend}_SOCKET_IFNAME", interface)
-    opened, listening = open_door(site, nodes) if world.Get_rank() == 0 else (None, None)
+    opened, store = open_door(site, nodes) if world.Get_rank() == 0 else (None, None)
     door: Door = world.bcast(opened)
     leads = node.Get_rank() == 0
     leads = node.Get_rank() == 0
@@ -90,7 +90,8 @@ def meet(
     faults = world.bcast(faults)
     if faults:
         raise UserError("; ".join(faults[:SHOWN]))
-    return open_store(node.bcast(facts.way if facts else None), door, listening)
+    way = node.bcast(facts.way if facts else None)
+    return join(way, door) if store is None else store
 
 
 def judge(facts: Sequence[Facts], node_of_rank: Sequence[int], versions: Sequence[Mapping[str, str]]) -> Verdict:

@@ -72,19 +72,23 @@ def choose_interface(site: SiteConfig, nodes: int) -> str:
     return next((name for _, name in socket.if_nameindex() if wanted and address(name) == wanted), "")
 
 
-def open_door(site: SiteConfig, nodes: int) -> tuple[Door, socket.socket | None]:
-    """Listen on this node, on a port that the kernel picks, for the store."""
+def open_door(site: SiteConfig, nodes: int) -> tuple[Door, "dist.TCPStore | None"]:
+    """Start the store of all ranks on this node, on a port that the kernel picks; None where it cannot listen.
+
+    It answers at once: a queue of callers that nobody takes would be full at some kernels' 128.
+    """
     interface = choose_interface(site, nodes)
     only = site.interface is not None or nodes == 1
     at = (address(interface) or "") if interface else own_address(site.host_suffix)
     if only and not at:
         return Door((), 0, f"{interface} has no address to listen on"), None
     try:
-        door = socket.create_server((at if only else "", 0), backlog=BACKLOG)
+        listening = socket.create_server((at if only else "", 0), backlog=BACKLOG)
     except OSError as error:
         return Door((), 0, f"the first rank cannot listen on {at or 'any address'}: {error.strerror or error}"), None
     addresses = (at,) if only else (*names(site.host_suffix), *([at] if at else []))
-    return Door(addresses, door.getsockname()[1]), door
+    door = Door(addresses, listening.getsockname()[1])
+    return door, _store(at if only else LOOPBACK, door, listening)
 
 
 def find_way(door: Door) -> tuple[str, str]:
@@ -106,8 +110,17 @@ def find_way(door: Door) -> tuple[str, str]:
     return "", ", ".join(tried)
 
 
-def open_store(at: str, door: Door, listening: socket.socket | None) -> "dist.TCPStore":
-    """The store of all ranks. at: the address to connect to. listening: the first rank's socket, None on others."""
+def join(at: str, door: Door) -> "dist.TCPStore":
+    """The store behind a door, for every rank but the first. at: the address that answered."""
+    return _store(at, door, None)
+
+
+def interfaces() -> Sequence[str]:
+    """The names of this node's network interfaces."""
+    return [name for _, name in socket.if_nameindex()]
+
+
+def _store(at: str, door: Door, listening: socket.socket | None) -> "dist.TCPStore":
     import torch.distributed as dist
 
     timeout = timedelta(seconds=STORE_S)
@@ -116,8 +129,3 @@ def open_store(at: str, door: Door, listening: socket.socket | None) -> "dist.TC
     return dist.TCPStore(
         at, door.port, is_master=True, wait_for_workers=False, timeout=timeout, master_listen_fd=listening.detach()
     )
-
-
-def interfaces() -> Sequence[str]:
-    """The names of this node's network interfaces."""
-    return [name for _, name in socket.if_nameindex()]

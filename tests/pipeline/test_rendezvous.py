@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.rendezvous import choose_interface, find_way, open_door, open_store
+from pipeline.rendezvous import choose_interface, find_way, join, open_door
 from tests.pipeline.sites import site
 
 
 @pytest.mark.parametrize(("nodes", "interface", "expected"), [(1, None, "0100007F"), (2, "lo", "0100007F")])
 def test_nothing_listens_beyond_the_interface(nodes: int, interface: str | None, expected: str) -> None:
-    door, listening = open_door(site(interface=interface), nodes)
-    assert listening is not None
-    store = open_store(find_way(door)[0], door, listening)
+    door, store = open_door(site(interface=interface), nodes)
+    assert store is not None
     store.set("key", "value")
+    assert join(find_way(door)[0], door).get("key") == b"value"
     rows = [line.split() for path in ("tcp", "tcp6") for line in Path(f"/proc/net/{path}").read_text().splitlines()]
     heard = [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{door.port:04X}")]
     assert heard == [f"{expected}:{door.port:04X}"]
