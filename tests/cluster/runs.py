@@ -18,9 +18,11 @@ LIMIT_S = 150
 
 SCALE_MODEL = (
     "scale=544 site.device=cpu site.backend=gloo site.binding=none model=small_resnet data=sample container=none "
-    "site.modules=[] site.cards=[] site.interface=null site.require_ib=false site.gpus_per_node=null"
+    "site.modules=[] site.cards=[] site.interface=null site.require_ib=false site.gpus_per_node=null "
+    "+site.environment.OMPI_MCA_mpi_yield_when_idle=1"
 )
-"""A cluster's site with the sample and CPUs, as a try-out without GPUs has it."""
+"""A cluster's site with the sample and CPUs, as a try-out without GPUs has it. Ranks that wait leave the cores, which are
+fewer than the ranks, to those that start."""
 
 STAND_IN = """#!/bin/bash
 # In the place of a rank's Python: says that it is ready, then waits. Started again, it is done.
@@ -78,10 +80,10 @@ class Runs:
         (row,) = json.loads(done.stdout)
         return dict(row)
 
-    def until(self, run: RunFolder, states: Sequence[str]) -> dict[str, Any]:
-        """Ask for a run until it is in one of some states; the row that says so."""
+    def until(self, run: RunFolder, states: Sequence[str], why: str = "") -> dict[str, Any]:
+        """Ask for a run until it is in one of some states, for a reason that begins so; the row that says so."""
         ends = time.monotonic() + LIMIT_S
-        while (row := self.row(run))["state"] not in states:
+        while (row := self.row(run))["state"] not in states or not row["why"].startswith(why):
             assert time.monotonic() < ends, f"{row}\n{everything(run)}"
             time.sleep(0.5)
         return row

@@ -21,8 +21,7 @@ class TestGridEngine(Lifecycle):
 
 def test_a_job_that_can_never_run_is_shown_with_grid_engines_reason(runs: Runs) -> None:
     run = runs.submit("never", f"{ONE_A_NODE} {runs.stand_in()} workers=8", "NODES=8")
-    row = runs.until(run, ["waiting"])
-    assert row["why"].startswith("cannot run as it is: ")
+    runs.until(run, ["waiting"], why="cannot run as it is: ")
     runs.make("cancel", f"RUN={run.path}")
     assert runs.until(run, ["cancelled"])["state"] == "cancelled"
 
