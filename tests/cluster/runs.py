@@ -21,7 +21,9 @@ SCALE_MODEL = (
     "site.modules=[] site.cards=[] site.interface=null site.require_ib=false site.gpus_per_node=null "
     "+site.environment.OMPI_MCA_mpi_yield_when_idle=1"
 )
-"""A cluster's site with the sample and CPUs, as a try-out without GPUs has it. Waiting ranks leave the cores to others."""
+"""A cluster's site with the sample and CPUs, as a try-out without GPUs has it.
+
+Waiting ranks leave the cores to others."""
 
 STAND_IN = """#!/bin/bash
 # In the place of a rank's Python: says that it is ready, then waits. Started again, it is done.
