@@ -64,6 +64,16 @@ class Lifecycle:
         assert averaging["nodes"] == [4, 4]
         assert sorted(path.name for path in run.log.glob("rank-*")) == [f"rank-{rank}.log" for rank in range(8)]
 
+    def test_a_chain_of_jobs_goes_on_where_the_one_before_saved_and_ends_when_the_run_is_done(self, runs: Runs) -> None:
+        chain = "site.requeue.how=chain site.requeue.max=2 site.wall_time=0:05:00 site.requeue.lead_s=299"
+        run = runs.submit("chain", f"{ONE_A_NODE} {chain} run.stop_after_updates={UPDATES}", "NODES=1")
+        assert len(run.job_ids()) == 3
+        assert runs.finished(run)["updates"] == UPDATES
+        assert exits(run) == [85, 0]
+        assert [
+            (attempt / "job_id").read_text().strip() for attempt in sorted(run.attempts.iterdir())
+        ] == run.job_ids()[:2]
+
     def test_a_run_out_of_time_is_saved_started_again_and_ends_as_an_undisturbed_one(
         self, runs: Runs, out_of_time: tuple[RunFolder, RunFolder]
     ) -> None:

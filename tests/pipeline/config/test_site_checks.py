@@ -1,0 +1,44 @@
+"""Sites that no job could be made of, each refused in one line that says what would be right."""
+
+import pytest
+
+from jobs.compose import compose
+from pipeline.errors import UserError
+
+REFUSED = {
+    "site.scheduler=slrum": "site.scheduler=slrum: no such choice, did you mean slurm?",
+    "site.launcher=mpiexec": "site.launcher=mpiexec: no such choice",
+    "site.binding=socket": "site.binding=socket: no such choice; there are none, numa, core",
+    "site.requeue.how=again": "site.requeue.how=again: no such choice.*; there are in_job, chain",
+    "site.requeue.max=-1": "site.requeue.max=-1: must be at least 0",
+    "site.requeue.lead_s=3600": "site.requeue.lead_s=3600: ranks would be asked to save before they start",
+    "site.wall_time=0": "site.wall_time=0: must be above 0",
+    "site.workers_per_node=null": "site.workers_per_node is null; a job needs the number of GPUs",
+    "site.queue='a b'": "site.queue='a b': a scheduler takes letters, digits",
+    "site.account=-x": "site.account=-x: a scheduler takes letters",
+    "site.account_option=P": "site.account_option=P: an option, as -P or --account",
+    "site.extra_directives=[constraint]": r"site.extra_directives\[0\]=constraint: one option of the scheduler",
+    "site.require=[A-B]": r"site.require\[0\]: A-B is no name of a variable",
+    "+site.environment.MY_TOKEN=1": "site.environment.MY_TOKEN looks like a secret",
+    "+site.environment.SLURM_NTASKS=1": "site.environment.SLURM_NTASKS: launchers and the job script set it",
+    "site.limits.nodes=0": "site.limits.nodes=0: must be at least 1",
+    "container=docker": "container.image has no value; give it by IMAGE=",
+    "container.name=podman": "container.name=podman: no such choice; there are none, apptainer, singularity, docker",
+}
+
+
+@pytest.mark.parametrize("word", REFUSED)
+def test_a_mistake_is_told_in_one_line(word: str) -> None:
+    with pytest.raises(UserError, match=REFUSED[word]):
+        compose(["exp=exp5", "site=slurm", "data.path=/d", "nodes=2", word])
+
+
+def test_srun_is_slurms() -> None:
+    with pytest.raises(UserError, match=r"site.launcher=srun needs site.scheduler=slurm, and it is pbs"):
+        compose(["exp=exp5", "site=pbs", "data.path=/d", "nodes=2", "site.launcher=srun"])
+
+
+def test_this_machine_has_no_image_and_no_chain() -> None:
+    for word in ("container=apptainer", "site.requeue.how=chain"):
+        with pytest.raises(UserError, match=r"site=local|no scheduler here"):
+            compose(["exp=exp5", "site=local", word, *(["container.image=/x"] if "container" in word else [])])
