@@ -1,7 +1,6 @@
 """The executors as submitit's: submit, batch, what a job says of itself, and what a rank knows."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,6 @@ from jobs.prepare import create
 from pipeline.run_folder import RunFolder
 from tests.jobs import fake_pbs
 from tests.jobs.runs import add_attempt
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / "server"
-    for name, value in fake_pbs.install(folder).items():
-        monkeypatch.setenv(name, value)
-    yield folder
-    fake_pbs.stop(folder)
 
 
 @pytest.fixture

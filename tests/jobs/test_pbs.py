@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -29,16 +29,6 @@ trap 'exit 85' USR2
 touch "$attempt/ready"
 while :; do sleep 0.05; done
 """
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A PBS that takes jobs and says of them what a test wants."""
-    folder = tmp_path / "server"
-    for name, value in fake_pbs.install(folder).items():
-        monkeypatch.setenv(name, value)
-    yield folder
-    fake_pbs.stop(folder)
 
 
 def submit(tmp_path: Path, *words: str, multirun: bool = False) -> "subprocess.CompletedProcess[str]":
