@@ -10,12 +10,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # several worlds of workers share
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-LONGEST = ("test_make.py", "test_trainer.py")
-"""Files to start with, so that two processes end together."""
+LONGEST = ["test_slurm_jobs.py", "test_gridengine_jobs.py", "test_make.py", "test_trainer.py", "test_schedulers.py"]
+"""Files to start with, in this order, so that two processes end together. The first two wait more than they compute."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,22 @@ exec sleep 600
 """
 
 
+OF_MAKE = {
+    "MAKEFLAGS",
+    "MAKEOVERRIDES",
+    "MAKELEVEL",
+    "MFLAGS",
+    "ARGS",
+    "EXP",
+    "SITE",
+    "NODES",
+    "WORKERS",
+    "GROUP",
+    "RUN",
+}
+"""What the make that runs these tests hands on to all below it, and a shell does not have."""
+
+
 @dataclass(frozen=True)
 class Runs:
     """Runs at one scheduler."""
@@ -48,7 +64,8 @@ class Runs:
     def make(
         self, *words: str, check: bool = True, env: Mapping[str, str] | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        return self.cluster.run(["make", *words], cwd=REPOSITORY, check=check, timeout=LIMIT_S, env=env)
+        own = [word for name in sorted(OF_MAKE) for word in ("--unset", name)]
+        return self.cluster.run(["env", *own, "make", *words], cwd=REPOSITORY, check=check, timeout=LIMIT_S, env=env)
 
     def arguments(self, words: str) -> str:
         return f"ARGS={SCALE_MODEL} {self.words} {words}"
