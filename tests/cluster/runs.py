@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.metrics import read_metrics
 from pipeline.run_folder import RunFolder
+from tests import of_make
 from tests.cluster.scheduler_hosts import SchedulerHosts
 
 LIMIT_S = 150
@@ -35,22 +36,6 @@ exec sleep 600
 """
 
 
-OF_MAKE = {
-    "MAKEFLAGS",
-    "MAKEOVERRIDES",
-    "MAKELEVEL",
-    "MFLAGS",
-    "ARGS",
-    "EXP",
-    "SITE",
-    "NODES",
-    "WORKERS",
-    "GROUP",
-    "RUN",
-}
-"""What the make that runs these tests hands on to all below it, and a shell does not have."""
-
-
 @dataclass(frozen=True)
 class Runs:
     """Runs at one scheduler."""
@@ -64,7 +49,7 @@ class Runs:
     def make(
         self, *words: str, check: bool = True, env: Mapping[str, str] | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        own = [word for name in sorted(OF_MAKE) for word in ("--unset", name)]
+        own = [word for name in sorted(of_make.VARIABLES) for word in ("--unset", name)]
         return self.cluster.run(["env", *own, "make", *words], cwd=REPOSITORY, check=check, timeout=LIMIT_S, env=env)
 
     def arguments(self, words: str) -> str:

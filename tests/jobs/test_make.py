@@ -20,6 +20,7 @@ from pipeline.data.shards import Sample, read_index, write_manifest, write_split
 from pipeline.metrics import read_metrics
 from pipeline.models import build
 from pipeline.run_folder import RunFolder
+from tests import of_make
 from tests.pipeline.records import assert_complies, mlperf_records, tensorboard_points
 
 EXPERIMENTS = {
@@ -31,26 +32,7 @@ EXPERIMENTS = {
 
 def environment() -> dict[str, str]:
     """As a shell has it: nothing of the make that runs these tests, whose variables it hands on to all below it."""
-    of_make = {
-        "MAKEFLAGS",
-        "MAKEOVERRIDES",
-        "MAKELEVEL",
-        "MFLAGS",
-        "ARGS",
-        "EXP",
-        "RUN",
-        "RESUME",
-        "WORKERS",
-        "NODES",
-        "SITE",
-        "GROUP",
-        "DATA",
-        "IMAGE",
-        "FOLLOW",
-        "RANK",
-        "REPORT",
-    }
-    return {name: value for name, value in os.environ.items() if name not in of_make}
+    return {name: value for name, value in os.environ.items() if name not in of_make.VARIABLES}
 
 
 def make(repository: Path, *words: str) -> "subprocess.CompletedProcess[str]":
