@@ -1,25 +1,8 @@
 """What the make that runs these tests hands on to all below it, and a user's shell does not have."""
 
-VARIABLES = frozenset(
-    [
-        "MAKEFLAGS",
-        "MAKEOVERRIDES",
-        "MAKELEVEL",
-        "MFLAGS",
-        "ARGS",
-        "EXP",
-        "RUN",
-        "RESUME",
-        "WORKERS",
-        "NODES",
-        "SITE",
-        "GROUP",
-        "DATA",
-        "IMAGE",
-        "FOLLOW",
-        "RANK",
-        "REPORT",
-        "JSON",
-        "PLOT",
-    ]
-)
+OF_MAKE_ITSELF = ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS")
+OF_THE_MAKEFILE = (
+    "ARGS", "EXP", "RUN", "RESUME", "WORKERS", "NODES", "SITE", "GROUP", "DATA", "IMAGE", "FOLLOW", "RANK", "REPORT",
+    "JSON", "PLOT",
+)  # fmt: skip
+VARIABLES = frozenset((*OF_MAKE_ITSELF, *OF_THE_MAKEFILE))
