@@ -1,7 +1,9 @@
 """From checked configurations to jobs in a queue: made, checked against the site, submitted, told of. Torch-free."""
 
 import importlib
+import os
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -37,23 +39,38 @@ def check_submittable(config: Config) -> None:
 def submit(jobs: Sequence[Job], arrays: Path) -> None:
     """Give jobs to their schedulers, those that ask for the same machines as one array; says of each id and folder.
 
-    arrays: folder for the scripts of arrays. Raises UserError where a scheduler refuses one; what was submitted before
-    it stays, what never was is removed, since it is no run.
+    arrays: folder for the scripts of arrays. Where a scheduler refuses some, the others are submitted all the same;
+    what was refused is removed, since it is no run, and told of by a UserError at the end.
     """
-    waiting = list(jobs)
+    waiting, refused = list(jobs), []
     while waiting:
         scheduler = find(waiting[0].config.site.scheduler)
         group = [job for job in waiting if job is waiting[0] or _alike(waiting[0], job, scheduler)]
         try:
             handles = executor(scheduler, arrays)
             submitted = _submit_group(handles, group)
-        except UserError:
+            for job, handle in zip(group, submitted, strict=True):
+                say(f"job {handle.job_id} at {job.config.site.name}, run folder: {job.folder}")
+        except UserError as error:
+            for job in group:
+                _remove(job.folder)
+            names = ", ".join(job.folder.path.name for job in group)
+            refused.append(f"{names}: {error}" if len(jobs) > 1 else str(error))
+        except BaseException:  # Ctrl-C, most of all: what was not submitted is no run
             for job in waiting:
                 _remove(job.folder)
             raise
-        for job, handle in zip(group, submitted, strict=True):
-            print(f"job {handle.job_id} at {job.config.site.name}, run folder: {job.folder}", flush=True)
         waiting = [job for job in waiting if job not in group]
+    if refused:
+        raise UserError("; ".join(refused))
+
+
+def say(line: str) -> None:
+    """Print a line; whether somebody reads it must not decide what is submitted."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def executor(scheduler: Scheduler, folder: Path) -> BatchExecutor:

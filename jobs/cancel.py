@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jobs.command_line import Parser, fail, run
 from jobs.scheduler import Scheduler, call, find, words
-from jobs.state import find_out
+from jobs.state import find_out, jobs_of
 from pipeline.config import load
 from pipeline.errors import UserError
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, RunFolder
@@ -48,8 +48,12 @@ def cancel(folder: RunFolder) -> list[str]:
         return [_end_here(folder)]
     if state.word == "not submitted":
         return ["was never submitted, so there is nothing to cancel"]
-    folder.cancelled.touch()
-    return _cancel_jobs(folder, scheduler)
+    unmarked = ""
+    try:
+        folder.cancelled.touch()
+    except OSError as error:
+        unmarked = f"the mark that keeps it from starting again cannot be set: {error.strerror}"
+    return [*_cancel_jobs(folder, scheduler), *filter(None, [unmarked])]
 
 
 def _cancel_jobs(folder: RunFolder, scheduler: Scheduler) -> list[str]:
@@ -57,7 +61,7 @@ def _cancel_jobs(folder: RunFolder, scheduler: Scheduler) -> list[str]:
     lines: list[str] = []
     faults: list[str] = []
     done: set[str] = set()
-    while new := [job_id for job_id in reversed(folder.job_ids()) if job_id not in done]:
+    while new := [job_id for job_id in reversed(jobs_of(folder)) if job_id not in done]:
         for job_id in new:
             done.add(job_id)
             try:

@@ -197,9 +197,12 @@ class BatchExecutor(PicklingExecutor):
         handles: list[SubmititJob[Any]] = []
         for index, (job, delayed) in enumerate(zip(jobs, delayed_submissions, strict=True)):
             ids = [self.scheduler.element(one, index) for one in chain] if elements else chain
-            job.folder.note_submission(self.scheduler.name, ids)
-            job.folder.submission.mkdir(exist_ok=True)
-            delayed.dump(JobPaths(job.folder.submission, job_id=ids[0], task_id=0).submitted_pickle)
+            try:
+                job.folder.note_submission(self.scheduler.name, ids)
+                job.folder.submission.mkdir(exist_ok=True)
+                delayed.dump(JobPaths(job.folder.submission, job_id=ids[0], task_id=0).submitted_pickle)
+            except OSError as error:
+                raise UserError(f"{job.folder} cannot be written: {error.strerror}; {self._take_back(chain)}") from None
             handles.append(self.job_class(folder=job.folder.submission, job_id=ids[0]))
         return handles
 
@@ -218,15 +221,28 @@ class BatchExecutor(PicklingExecutor):
             for _ in range(requeue.max if requeue.how == "chain" else 0):
                 command = self.scheduler.submit_command(job, path, ["follow"], after=ids[-1], elements=elements)
                 ids.append(self.send(command))
-        except UserError:
-            for job_id in reversed(ids):  # nobody would know of them
-                call(self.scheduler.cancel_command(job_id))
-            raise
+        except UserError as error:
+            raise UserError(f"{error}; {self._take_back(ids)}") from None
         return ids
+
+    def _take_back(self, ids: Sequence[str]) -> str:
+        """Cancel jobs of which nobody would know; in words, what came of it."""
+        left = []
+        for job_id in reversed(ids):
+            try:
+                left += [job_id] if call(self.scheduler.cancel_command(job_id)).returncode else []
+            except UserError:
+                left.append(job_id)
+        return (
+            f"still in the queue, to be cancelled by hand: {', '.join(left)}" if left else "nothing stays in the queue"
+        )
 
     def send(self, command: Sequence[str]) -> str:
         """Run a submit command; the id it printed. Raises UserError with the scheduler's own words."""
-        done = call(command)
+        try:
+            done = call(command)
+        except UserError as error:
+            raise UserError(f"{error}; look into the queue first: the job may be there") from None
         if done.returncode:
             raise UserError(f"{self.scheduler.title} refuses the job: {words(done)}")
         return self.scheduler.read_job_id(done.stdout)

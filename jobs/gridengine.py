@@ -93,6 +93,8 @@ job_id=${JOB_ID:-}
             listing = call(["qstat", "-xml", "-u", getpass.getuser()])
             if listing.returncode:
                 return Sighting("unanswered", reason=words(listing))
+            if not listing.stdout.lstrip().startswith("<?xml") or "</job_info>" not in listing.stdout:
+                return Sighting("unanswered", reason="qstat's answer is not understood")
             state = read_state(listing.stdout, number, task)
             if state is not None:
                 return self._waiting_or_running(number, state)

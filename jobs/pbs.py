@@ -143,10 +143,10 @@ def read_record(printed: str, job_id: str) -> dict[str, object]:
     read from the text.
     """
     try:
-        jobs = json.loads(printed).get("Jobs", {})
-        record: dict[str, object] = jobs.get(job_id) or next(iter(jobs.values()), {})
+        jobs = json.loads(printed)["Jobs"]
+        record: dict[str, object] = dict(jobs.get(job_id) or next(iter(jobs.values()), {}))
         return record
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, LookupError, TypeError):
         fields = ("job_state", "comment", "Exit_status", "Hold_Types")
         found = {name: re.search(rf'"{name}":\s*"?((?:[^"\\,\n]|\\.)*)', printed) for name in fields}
         return {name: match[1].strip() for name, match in found.items() if match}
@@ -155,6 +155,8 @@ def read_record(printed: str, job_id: str) -> dict[str, object]:
 def sighting(record: dict[str, object]) -> Sighting:
     """What a record of qstat means."""
     state, comment = str(record.get("job_state", "")), str(record.get("comment", ""))
+    if state not in (*WAITING, *RUNNING, "F", "X"):
+        return Sighting("unanswered", state, f"qstat's answer is not understood (job_state {state or 'missing'})")
     if state in WAITING:
         dependent = "depend" in record
         held = state == "H" and not dependent
@@ -163,8 +165,6 @@ def sighting(record: dict[str, object]) -> Sighting:
         return Sighting("waiting", state, reason, never=held or comment.startswith("Can Never Run"))
     if state in RUNNING:
         return Sighting("running", state)
-    if state not in ("F", "X"):
-        return Sighting("absent")
     if "Exit_status" not in record:
         return Sighting("ended", state, "deleted before it ran" if "terminated" in comment else comment)
     code = int(str(record["Exit_status"]))

@@ -1,7 +1,8 @@
 """Run folders with all that a job needs: made anew, or an old one to go on with. Torch-free."""
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -27,6 +28,7 @@ KEPT_OF_A_SITE = ("site.threads_per_worker", "site.workers_per_node", "site.back
 def create(config: Config, words: Sequence[str]) -> RunFolder:
     """A new run folder for `config`, with everything that its job needs."""
     locate_data(config)
+    locate_image(config)
     named = any(word.lstrip("+").startswith("run.dir=") for word in words)
     if config.site.scheduler != "local":
         path = Path(config.run.dir)
@@ -71,6 +73,7 @@ def merge(path: str, words: Sequence[str]) -> tuple[RunFolder, Config, list[str]
                 "so start a new one"
             )
     locate_data(config)
+    locate_image(config)
     return folder, config, list(merged.values())
 
 
@@ -79,6 +82,33 @@ def write_again(folder: RunFolder, config: Config, words: Sequence[str]) -> None
     for mark in (folder.cancelled, folder.starts):
         mark.unlink(missing_ok=True)
     write(folder, config, words)
+
+
+@contextlib.contextmanager
+def put_back_on_refusal(folder: RunFolder) -> Iterator[None]:
+    """Leave an old run folder as it was where going on with it is refused."""
+    paths = (folder.config, folder.overrides, folder.environment, folder.script, folder.cancelled, folder.starts)
+    before = {path: path.read_bytes() if path.exists() else None for path in paths}
+    try:
+        yield
+    except UserError:
+        for path, content in before.items():
+            if content is None:
+                path.unlink(missing_ok=True)
+            elif not path.exists() or path.read_bytes() != content:
+                path.write_bytes(content)
+        folder.script.chmod(0o700)
+        raise
+
+
+def locate_image(config: Config) -> None:
+    """Make the path of an image absolute, and check that it is there; a name that is fetched is left as it is."""
+    container = config.container
+    if container.name not in ("apptainer", "singularity") or container.image is None or "://" in container.image:
+        return
+    container.image = str(compose.REPOSITORY / container.image)
+    if not Path(container.image).exists():
+        raise UserError(f"container.image {container.image}: no such image; IMAGE= names a SIF file or a folder")
 
 
 def locate_data(config: Config) -> None:

@@ -24,8 +24,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="run folder")
     parser.add_argument("words", nargs="*", metavar="OVERRIDE", help="as site.wall_time=2:00:00")
     options = parser.parse_args(arguments)
-    job = make(options.run, options.words)
-    batch.submit([job], job.folder.path.parent)
+    folder = RunFolder.open(options.run)
+    with folder.submitting(), prepare.put_back_on_refusal(folder):
+        job = make(options.run, options.words)
+        batch.submit([job], job.folder.path.parent)
     return EXIT_DONE
 
 

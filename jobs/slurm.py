@@ -18,6 +18,11 @@ from pipeline.errors import UserError
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 RUNNING = ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED", "RESIZING")
 
+ENDED = (
+    "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE",
+    "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL",
+)  # fmt: skip
+
 NEVER = (
     "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser",
     "PartitionNodeLimit", "PartitionTimeLimit", "ReqNodeNotAvail", "AssocGrpCPULimit", "AssocMaxNodePerJobLimit",
@@ -25,6 +30,9 @@ NEVER = (
     "AccountNotAllowed", "QOSNotAllowed", "launch_failed_requeued_held", "job_requeued_in_held_state",
 )  # fmt: skip
 """Reasons that do not pass by themselves."""
+
+
+WORDS = (*WAITING, *RUNNING, *ENDED)
 
 
 class Slurm(Scheduler):
@@ -111,7 +119,7 @@ said=$(scontrol requeue "$job_id" 2>&1) || not_again "SLURM does not start it ag
         try:
             queue = call(["squeue", "--noheader", "--states=all", "--format=%T|%r", f"--jobs={job_id}"])
             if queue.returncode == 0 and queue.stdout.strip():
-                state, _, reason = queue.stdout.strip().splitlines()[0].partition("|")
+                state, reason = row(queue.stdout)
                 return sighting(state, "" if reason == "None" else reason)
             if queue.returncode and "Invalid job id" not in queue.stderr:
                 return Sighting("unanswered", reason=words(queue))
@@ -120,7 +128,7 @@ said=$(scontrol requeue "$job_id" 2>&1) || not_again "SLURM does not start it ag
             return Sighting("unanswered", reason=str(error))
         if books.returncode or not books.stdout.strip():  # no accounting here, or a job from before it
             return Sighting("absent")
-        state, _, code = books.stdout.strip().splitlines()[-1].partition("|")
+        state, code = row(books.stdout)
         return sighting(state, f"exit code {code.partition(':')[0]}" if not code.startswith("0") else "")
 
     def cancel_command(self, job_id: str) -> list[str]:
@@ -133,6 +141,13 @@ said=$(scontrol requeue "$job_id" 2>&1) || not_again "SLURM does not start it ag
         return ["sbatch", "--test-only", *self.submit_command(job, script)[2:]]
 
 
+def row(printed: str) -> tuple[str, str]:
+    """The last row of a listing with two columns that begins with a state of SLURM's: a site may print more."""
+    rows = [line.partition("|") for line in printed.splitlines()]
+    known = [(state, rest) for state, bar, rest in rows if bar and (state.split() or [""])[0] in WORDS]
+    return known[-1] if known else (" ".join(printed.split())[:80], "")
+
+
 def sighting(state: str, reason: str) -> Sighting:
     """What squeue's or sacct's word for a state means. `CANCELLED by 0` is sacct's."""
     word = state.split()[0] if state.split() else ""
@@ -140,6 +155,8 @@ def sighting(state: str, reason: str) -> Sighting:
         return Sighting("waiting", word, reason, never=reason in NEVER or "never" in reason.lower())
     if word in RUNNING:
         return Sighting("running", word)
+    if word not in ENDED:
+        return Sighting("unanswered", word, f"SLURM's answer is not understood: {state}")
     return Sighting("ended", word, "" if reason in ("NonZeroExitCode", "") else reason)
 
 

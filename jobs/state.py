@@ -46,8 +46,8 @@ def find_out(folder: RunFolder, ask: Ask | None) -> State:
 def _look(folder: RunFolder, ask: Ask | None) -> State:
     attempt = folder.latest_attempt()
     code = folder.exit_code(attempt)
-    jobs = folder.job_ids()
     began = _job_of(attempt)
+    jobs = jobs_of(folder)
     if attempt is not None and code is not None and _is_over(folder, attempt, code, ask):
         return _ended(folder, attempt, code, began or (jobs[-1] if jobs else ""))
     if attempt is not None and code is not None and code <= 128 and code != EXIT_SAVED and began in jobs:
@@ -65,6 +65,13 @@ def _look(folder: RunFolder, ask: Ask | None) -> State:
     if code is not None:
         return _ended(folder, attempt, code, job_id)
     return State("cancelled", job_id=job_id) if folder.cancelled.exists() else State("lost", _lost(seen), job_id)
+
+
+def jobs_of(folder: RunFolder) -> list[str]:
+    """The jobs that may still do something: of the newest submission, and one whose script began and has not ended."""
+    attempt, jobs = folder.latest_attempt(), folder.job_ids()
+    began = _job_of(attempt)
+    return [began, *jobs] if jobs and began and began not in jobs and folder.exit_code(attempt) is None else jobs
 
 
 def _job_of(attempt: Path | None) -> str:

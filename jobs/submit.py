@@ -7,11 +7,12 @@ when all runs of a multirun are made, and this program ends. Exit code: the run'
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
@@ -20,6 +21,9 @@ from jobs.job import Job
 from pipeline.errors import UserError
 from pipeline.report.console import print_comparison
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder
+
+EXIT_INTERRUPTED = 130
+"""As shells have it for a program that Ctrl-C ended."""
 
 SEVERITY = {EXIT_DONE: 0, EXIT_SAVED: 1}
 """Of the codes of a multirun the worst is returned; any other code is worse than these."""
@@ -49,9 +53,21 @@ def main() -> int:
         done.append(run(tree, list(HydraConfig.get().overrides.task), made))
         return done[-1].code
 
-    refused = next(
-        (word for word in sys.argv[1:] if word.lstrip("+~").startswith(("hydra.run", "hydra.job", "hydra.out"))), ""
-    )
+    code = guarded(task)
+    if code is not None:
+        return code
+    if made:
+        done += submit(made)
+    elif len(done) > 1:
+        rows = [(str(one.folder), one.folder.read_result()) for one in done if one.folder]
+        print_comparison(Console(highlight=False, width=None if sys.stdout.isatty() else 160), rows)
+    return max((one.code for one in done), key=lambda code: SEVERITY.get(code, 2), default=EXIT_DONE)
+
+
+def guarded(task: Callable[[], object]) -> int | None:
+    """Let Hydra run `task`; the exit code of what it or the user broke off, told in one line; None where it ended."""
+    hydras = ("hydra.run", "hydra.job", "hydra.out")
+    refused = next((word for word in sys.argv[1:] if word.lstrip("+~").startswith(hydras)), "")
     if refused:
         return fail(f"{refused}: Hydra's own folders are not used; a run's folder is run.dir")
     try:
@@ -59,18 +75,15 @@ def main() -> int:
         task()
     except UserError as error:
         return fail(str(error))
-    except PermissionError as error:
-        return fail(f"{error.filename} cannot be made or written: {error.strerror}; name another folder")
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except BrokenPipeError:  # whoever read our output has gone; the run itself is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        return fail(f"{error.filename or 'a file'} cannot be made or written: {error.strerror}; name another folder")
     except compose.REFUSALS as error:
         return fail(compose.explain(error, sys.argv[1:]))
-    if made:
-        done += submit(made)
-    elif len(done) > 1:
-        rows = [(str(one.folder), one.folder.read_result()) for one in done if one.folder]
-        print_comparison(Console(highlight=False, width=None if sys.stdout.isatty() else 160), rows)
-    return max((one.code for one in done), key=lambda code: SEVERITY.get(code, 2), default=EXIT_DONE)
+    return None
 
 
 def run(tree: DictConfig, words: Sequence[str], made: list[Job]) -> Done:
@@ -97,11 +110,18 @@ def run(tree: DictConfig, words: Sequence[str], made: list[Job]) -> Done:
             return Done(folder, EXIT_DONE)
         code = local.run(folder)
     except UserError as error:
-        return Done(folder, fail(str(error)))
+        return Done(folder, fail(f"{whose(words)}{error}"))
+    except OSError as error:
+        return Done(folder, fail(f"{whose(words)}{error.filename or folder} cannot be written: {error.strerror}"))
     except compose.REFUSALS as error:
-        return Done(folder, fail(compose.explain(error, words)))
+        return Done(folder, fail(whose(words) + compose.explain(error, words)))
     print(f"run folder: {folder}", flush=True)
     return Done(folder, code)
+
+
+def whose(words: Sequence[str]) -> str:
+    """Of a multirun, which run a line is about: the words that make it; nothing for a single run."""
+    return f"{' '.join(words)}: " if HydraConfig.get().mode == RunMode.MULTIRUN else ""
 
 
 def submit(made: Sequence[Job]) -> list[Done]:
@@ -110,6 +130,8 @@ def submit(made: Sequence[Job]) -> list[Done]:
         batch.submit(made, made[0].folder.path.parent)
     except UserError as error:
         return [Done(None, fail(str(error)))]
+    except KeyboardInterrupt:
+        return [Done(None, EXIT_INTERRUPTED)]
     return []
 
 

@@ -16,11 +16,12 @@ Attempt N is opened by the job script before anything else, and its exit code is
 be started again, anything else failed. Torch-free.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -159,16 +160,43 @@ class RunFolder:
     def note_submission(self, scheduler: str, job_ids: Sequence[str]) -> None:
         """Add a line for what was submitted: a job and those that wait for its end. The job script adds lines too."""
         line = {"scheduler": scheduler, "job_ids": list(job_ids), "submitted_at": int(time.time())}
-        with self.submissions.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        with self.submissions.open("ab+") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            torn = file.read(1) not in (b"", b"\n")  # a disk was full: the next line must not be lost with that one
+            file.write(b"\n" * torn + json.dumps(line).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def job_ids(self) -> list[str]:
-        """The jobs of the newest submission, in order; empty where nothing was submitted."""
+        """The jobs of the newest submission, in order; empty where nothing was submitted.
+
+        Raises UserError where the record cannot be read: a job may be in the queue that nobody knows of.
+        """
         try:
-            latest = json.loads(self.submissions.read_text().splitlines()[-1])
-            return [str(job_id) for job_id in latest["job_ids"]]
-        except (OSError, ValueError, LookupError, TypeError):
+            lines = self.submissions.read_text().splitlines()
+            return [str(job_id) for job_id in json.loads(lines[-1])["job_ids"]] if lines else []
+        except FileNotFoundError:
             return []
+        except (OSError, ValueError, LookupError, TypeError):
+            raise UserError(
+                f"{self.submissions} is damaged, so nobody knows the run's job; look for it in the queue, and remove "
+                "that file once there is none"
+            ) from None
+
+    @contextlib.contextmanager
+    def submitting(self) -> Iterator[None]:
+        """Hold the run for a submission, since two at once would take turns at one folder.
+
+        Raises UserError where it is held.
+        """
+        with self.config.open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{self} is being submitted by somebody else just now; see make status") from None
+            except OSError:  # a file system without locks
+                pass
+            yield
 
     def last_words(self, log: Path) -> str:
         """The last line of a log that says something; of a long log only the end is read."""

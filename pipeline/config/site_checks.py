@@ -23,6 +23,17 @@ WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/][A-Za-z0-9_.,:@%+=/-]*")
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|PROXY", re.IGNORECASE)
 """Names of variables whose value is nobody else's business; proxies carry passwords."""
 
+OURS = {
+    "slurm": (
+        "--array", "-a", "--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--time", "-t", "--output", "-o",
+        "--error", "-e", "--job-name", "-J", "--dependency", "-d", "--export", "--wrap", "--wait", "-W", "--parsable",
+        "--test-only",
+    ),
+    "pbs": ("-J", "-o", "-e", "-j", "-N", "-I", "-V", "-z", "-f"),
+    "gridengine": ("-t", "-o", "-e", "-j", "-N", "-V", "-pe", "-sync", "-hold_jid", "-terse", "-b", "-now"),
+}  # fmt: skip
+"""Options that a job of ours has by itself, or that would take it from the run folder's hands."""
+
 LAUNCHERS_OWN = ("SLURM_", "PMIX_", "PMI_", "OMPI_COMM_", "PRTE_", "PBS_", "TORUS224_", "SGE_")
 """What launchers and the job script set by themselves."""
 
@@ -69,11 +80,32 @@ def _check_words(site: SiteConfig) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_.-]*", site.host_suffix):
         raise UserError(f"site.host_suffix={shown(site.host_suffix)}: the end of a host's name, as .cluster.example")
     for place, directive in enumerate(site.extra_directives):
+        if is_ours(directive, site.scheduler):
+            raise UserError(
+                f"site.extra_directives[{place}]={shown(directive)}: the job's own options say that already; nodes, "
+                "wall time, arrays, output and dependencies follow from the run and its site"
+            )
         if not directive.startswith("-") or not directive.isprintable() or len(directive) > 1000:
             raise UserError(
                 f"site.extra_directives[{place}]={shown(directive)}: one option of the scheduler, on one line, as "
                 "--constraint=h200"
             )
+
+
+def is_ours(directive: str, scheduler: str) -> bool:
+    """Whether an option says what the job's own ones say, or would make several jobs of one run."""
+    name, value = re.match(r"\s*(-{1,2}[A-Za-z][A-Za-z_-]*)?[\s=]*(.*)", directive, re.DOTALL).groups()  # type: ignore[union-attr]
+    if name is None:
+        return False
+    if not name.startswith("--") and scheduler != "gridengine":  # -N2 is -N 2
+        name, value = name[:2], directive.strip()[2:].lstrip(" =")
+    if scheduler == "pbs" and name == "-l":
+        return bool(re.search(r"(^|,)\s*(select|nodes|walltime)=", value))
+    if scheduler == "pbs" and name == "-W":
+        return "depend" in value
+    if scheduler == "gridengine" and name == "-l":
+        return bool(re.search(r"(^|,)\s*h_rt=", value))
+    return name in OURS.get(scheduler, ())
 
 
 def _check_variables(site: SiteConfig) -> None:

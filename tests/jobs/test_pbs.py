@@ -197,3 +197,34 @@ def wait_until_done(run: RunFolder) -> None:
         assert time.monotonic() < ends, (found, log)
         assert not found.final, (found, log)
         time.sleep(0.2)
+
+
+@pytest.mark.parametrize("printed", ["{ half", "[]", '{"Jobs": [1]}', '{"Jobs": {}}', "", "\\xff"])
+def test_an_answer_that_is_none_leaves_the_state_open(server: Path, printed: str) -> None:
+    command = server / "bin" / "qstat"
+    command.write_text(f"#!/bin/bash\nprintf '{printed}'\n")
+    assert pbs.SCHEDULER.ask("0.pbsn0").phase == "unanswered"
+
+
+def test_of_a_sweep_in_which_some_are_refused_the_others_are_submitted_and_the_refused_named(
+    server: Path, tmp_path: Path
+) -> None:
+    words = ["site.queue=nosuch,rt_HF", f"run.dir={tmp_path}/run-${{site.queue}}", f"hydra.sweep.dir={tmp_path}/sweeps"]
+    done = submit(tmp_path, "workers=1", *words, multirun=True)
+    assert done.returncode == 1
+    assert done.stdout == f"job 0.pbsn0 at pbs, run folder: {tmp_path}/run-rt_HF\n"
+    assert done.stderr == "error: run-nosuch: PBS refuses the job: qsub: Unknown queue\n"
+    assert not (tmp_path / "run-nosuch").exists()
+    assert len(fake_pbs.calls(server, "qsub")) == 2
+
+
+def test_a_refused_resubmission_leaves_the_run_as_it_was(server: Path, tmp_path: Path) -> None:
+    submit(tmp_path, "nodes=2")
+    run = RunFolder(tmp_path / "run")
+    fake_pbs.set_state(server, "0.pbsn0", "deleted")
+    run.cancelled.touch()
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    command = [sys.executable, "-m", "jobs.resubmit", str(run.path), "site.queue=nosuch"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == "error: PBS refuses the job: qsub: Unknown queue\n"
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before

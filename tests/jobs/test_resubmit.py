@@ -187,6 +187,6 @@ def test_a_chain_of_which_a_later_job_is_refused_leaves_none_in_the_queue(
     chained = [*WORDS, "site.requeue.how=chain", "site.requeue.max=2"]
     monkeypatch.setattr("sys.argv", ["submit", *chained, f"data.path={sample}", f"run.dir={tmp_path}/run"])
     assert submit.main() == 1
-    assert capsys.readouterr().err == "error: SLURM refuses the job: no\n"
+    assert capsys.readouterr().err == "error: SLURM refuses the job: no; nothing stays in the queue\n"
     assert (slurm / "cancelled").read_text() == "8\n"
     assert not (tmp_path / "run").exists()

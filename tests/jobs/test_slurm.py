@@ -82,3 +82,14 @@ def test_without_its_commands_the_state_is_open(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     found = SCHEDULER.ask("7")
     assert (found.phase, found.reason) == ("unanswered", "squeue not found; log in to the cluster, or load its module")
+
+
+@pytest.mark.parametrize("printed", ["rubbish line", "\\xff\\xfe", "NOSUCHSTATE|None"])
+def test_an_answer_that_is_none_leaves_the_state_open(commands: Path, printed: str) -> None:
+    put(commands, "squeue", f"printf '{printed}\\n'")
+    assert SCHEDULER.ask("7").phase == "unanswered"
+
+
+def test_a_sites_own_lines_around_the_answer_are_passed_over(commands: Path) -> None:
+    put(commands, "squeue", "echo 'Welcome to the cluster'; echo 'RUNNING|None'")
+    assert SCHEDULER.ask("7") == Sighting("running", "RUNNING")

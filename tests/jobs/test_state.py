@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobs.scheduler import Sighting
-from jobs.state import State, find_out
+from jobs.state import State, find_out, jobs_of
 from pipeline.run_folder import RunFolder
 from tests.jobs.runs import Answers, add_attempt, make_run, no_scheduler
 
@@ -164,3 +164,10 @@ def test_a_run_on_this_machine_needs_no_scheduler(tmp_path: Path) -> None:
     assert find_out(folder, None).word == "lost"
     (folder.attempts / "0" / "exit").write_text("85\n")
     assert find_out(folder, None) == State("saved", "it is not started again by itself", "4711")
+
+
+def test_a_job_whose_script_runs_counts_whatever_was_submitted_since(folder: RunFolder) -> None:
+    add_attempt(folder, "7")
+    folder.note_submission("slurm", ["8"])
+    assert state(folder, job_7=RUNNING, job_8=Sighting("ended", "FAILED")) == State("running", "", "7")
+    assert jobs_of(folder) == ["7", "8"]

@@ -90,3 +90,23 @@ def test_where_a_file_system_has_no_locks_nothing_seems_alive(tmp_path: Path, mo
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     assert not RunFolder.create(tmp_path / "run").is_running()
+
+
+def test_a_torn_line_of_submissions_is_told_and_does_not_take_the_next_one_with_it(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.submissions.write_text('{"scheduler": "slurm", "job_')
+    with pytest.raises(UserError, match=r"submissions\.jsonl is damaged, so nobody knows the run's job"):
+        folder.job_ids()
+    folder.note_submission("slurm", ["7", "8"])
+    assert folder.job_ids() == ["7", "8"]
+
+
+def test_two_cannot_submit_one_run_at_once(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.config.touch()
+    with (
+        folder.submitting(),
+        pytest.raises(UserError, match="is being submitted by somebody else"),
+        folder.submitting(),
+    ):
+        pass

@@ -3,6 +3,7 @@
 import pytest
 
 from jobs.compose import compose
+from pipeline.config.site_checks import is_ours
 from pipeline.errors import UserError
 
 REFUSED = {
@@ -42,3 +43,41 @@ def test_this_machine_has_no_image_and_no_chain() -> None:
     for word in ("container=apptainer", "site.requeue.how=chain"):
         with pytest.raises(UserError, match=r"site=local|no scheduler here"):
             compose(["exp=exp5", "site=local", word, *(["container.image=/x"] if "container" in word else [])])
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "directive"),
+    [
+        ("slurm", "--array=1-3"),
+        ("slurm", "--nodes=9"),
+        ("slurm", "-N9"),
+        ("slurm", "--output=/dev/null"),
+        ("slurm", "--dependency afterok:1"),
+        ("pbs", "-J 0-3"),
+        ("pbs", "-l select=9"),
+        ("pbs", "-l walltime=9:00:00"),
+        ("pbs", "-W depend=afterok:1"),
+        ("gridengine", "-t 1-4"),
+        ("gridengine", "-l h_rt=9:00:00"),
+        ("gridengine", "-pe mpi 8"),
+    ],
+)
+def test_what_a_jobs_own_options_say_is_not_said_again(scheduler: str, directive: str) -> None:
+    assert is_ours(directive, scheduler)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "directive"),
+    [
+        ("slurm", "--constraint=h200"),
+        ("slurm", "--exclusive"),
+        ("slurm", "--no-requeue"),
+        ("slurm", "-C h200"),
+        ("pbs", "-l place=scatter"),
+        ("pbs", "-W group_list=x"),
+        ("gridengine", "-l mem_free=4G"),
+        ("gridengine", "-p -10"),
+    ],
+)
+def test_what_a_site_wants_beside_them_may_be_said(scheduler: str, directive: str) -> None:
+    assert not is_ours(directive, scheduler)
