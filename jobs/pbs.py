@@ -57,6 +57,7 @@ class Pbs(Scheduler):
         if queue is not None:
             found.append(f"-q {queue}")
         found.append(f"-l {_classic(job) if site.classic_nodes else _select(job)}")
+        found += ["-l place=scatter"] if site.scatter else []
         found += [f"-l walltime={clock(asked.wall_time_s)}", "-j oe", f"-o {job.scheduler_log}", "-r y", "-m n"]
         return [*found, *site.extra_directives]
 

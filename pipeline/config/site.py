@@ -87,6 +87,8 @@ class SiteConfig:
     """Grid Engine: name of the parallel environment that gives a job slots on several nodes."""
     classic_nodes: bool = False
     """PBS: ask by nodes=N:ppn=W, for servers from before select."""
+    scatter: bool = False
+    """PBS: ask for each chunk on a node of its own, which a queue of whole nodes does by itself."""
     account_option: str | None = None
     """The scheduler's option for the account; null: --account (SLURM), -P (PBS and Grid Engine). ABCI's was -g."""
     extra_directives: list[str] = field(default_factory=list)

@@ -125,7 +125,8 @@ def test_submit_gives_qsub_a_command_and_one_chunk_a_node_and_nothing_of_another
     assert done.stdout == f"job 0.pbsn0 at pbs, run folder: {tmp_path}/run\n", done.stderr
     (call,) = fake_pbs.calls(server, "qsub")
     assert call["argv"] == [
-        "-N", "t224-exp5", "-P", "grp", "-q", "rt_HF", "-l", "select=2:ncpus=4:mpiprocs=1", "-l", "walltime=1:00:00",
+        "-N", "t224-exp5", "-P", "grp", "-q", "rt_HF", "-l", "select=2:ncpus=4:mpiprocs=1", "-l", "place=scatter",
+        "-l", "walltime=1:00:00",
         "-j", "oe", "-o", f"{tmp_path}/run/log/scheduler.log", "-r", "y", "-m", "n",
         "--", "/bin/bash", f"{tmp_path}/run/job.sh",
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 #PBS -N t224-exp5
 #PBS -q gpu
 #PBS -l select=16:ncpus=8:mpiprocs=8:ngpus=8
+#PBS -l place=scatter
 #PBS -l walltime=1:00:00
 #PBS -j oe
 #PBS -o /home/user/torus224/runs/example/log/scheduler.log
@@ -64,9 +65,9 @@ finish() {
     echo "$code" > "$attempt/exit"
     if [ "$start_again" = yes ]; then
         :
-        if next=$(qsub -N t224-exp5 -q gpu -l select=16:ncpus=8:mpiprocs=8:ngpus=8 -l walltime=1:00:00 -j oe \
-            -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash \
-            /home/user/torus224/runs/example/job.sh 2>&1); then
+        if next=$(qsub -N t224-exp5 -q gpu -l select=16:ncpus=8:mpiprocs=8:ngpus=8 -l place=scatter -l \
+            walltime=1:00:00 -j oe -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- \
+            /bin/bash /home/user/torus224/runs/example/job.sh 2>&1); then
             printf '{"scheduler": "pbs", "job_ids": ["%s"], "submitted_at": %s}\n' "$next" "$(date +%s)" \
                 >> "$run_folder/submissions.jsonl"
         else
@@ -160,4 +161,4 @@ if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
 fi
 [ "$told_to_end" = no ] || [ "$code" = 0 ] || [ "$code" = 85 ] || code=143
 exit "$code"
-# submitted by: qsub -N t224-exp5 -q gpu -l select=16:ncpus=8:mpiprocs=8:ngpus=8 -l walltime=1:00:00 -j oe -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash /home/user/torus224/runs/example/job.sh
+# submitted by: qsub -N t224-exp5 -q gpu -l select=16:ncpus=8:mpiprocs=8:ngpus=8 -l place=scatter -l walltime=1:00:00 -j oe -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash /home/user/torus224/runs/example/job.sh
