@@ -164,3 +164,13 @@ def test_a_run_on_this_machine_needs_no_scheduler(tmp_path: Path) -> None:
     assert find_out(folder, None).word == "lost"
     (folder.attempts / "0" / "exit").write_text("85\n")
     assert find_out(folder, None) == State("saved", "it is not started again by itself", "4711")
+
+
+def test_a_run_that_was_ended_by_term_says_so_unless_somebody_said_more(folder: RunFolder) -> None:
+    attempt = add_attempt(folder, "7", 143)
+    folder.job_log.write_text("job 7, attempt 0\n[n1:12] PMIX ERROR: unreachable in file x.c at line 3\n")
+    expected = "exit code 143: ended from outside (TERM), by a cancel or the site"
+    assert state(folder, job_7=GONE).why == expected
+    (attempt / "errors").mkdir()
+    (attempt / "errors" / "rank-3").write_text("rank 3: sample x cannot be decoded\n")
+    assert state(folder, job_7=GONE).why == "exit code 143: rank 3: sample x cannot be decoded"
