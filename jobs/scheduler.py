@@ -214,6 +214,6 @@ def words(done: "subprocess.CompletedProcess[str]") -> str:
     said = [line for line in said if line]
     if any(line.startswith("Traceback ") for line in said):
         said.reverse()
-    telling = [line for line in said if " " in line and not line.lower().startswith(ASIDES)]
+    telling = [line for line in said if line.count(" ") > 1 and not line.lower().startswith(ASIDES)]
     line = next(iter(telling or said), f"it ended with code {done.returncode}")
     return line if len(line) <= WORDS_LENGTH else line[:WORDS_LENGTH].rpartition(" ")[0] + " …"

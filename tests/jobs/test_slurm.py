@@ -1,11 +1,12 @@
 """SLURM's words, as squeue, sacct and sbatch of 22.05 print them."""
 
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from jobs import slurm
-from jobs.scheduler import Sighting
+from jobs.scheduler import Sighting, words
 from pipeline.errors import UserError
 
 SCHEDULER = slurm.SCHEDULER
@@ -82,3 +83,9 @@ def test_without_its_commands_the_state_is_open(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     found = SCHEDULER.ask("7")
     assert (found.phase, found.reason) == ("unanswered", "squeue not found; log in to the cluster, or load its module")
+
+
+def test_of_a_long_complaint_the_first_line_that_tells_something_is_kept() -> None:
+    said = "Connection refused\nsqueue: error: fetch_config: DNS SRV lookup failed\nsqueue: fatal: no source\n"
+    assert words(CompletedProcess([], 1, "", said)) == "squeue: error: fetch_config: DNS SRV lookup failed"
+    assert len(words(CompletedProcess([], 1, "", "squeue: error " * 99))) <= 202
