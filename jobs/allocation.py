@@ -9,6 +9,7 @@ from pipeline.config import Config, Plan
 from pipeline.config.scale import possible_workers
 from pipeline.config.wall_time import seconds
 from pipeline.errors import UserError
+from pipeline.wording import counted
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def allocate(config: Config, plan: Plan) -> Allocation:
     if plan.workers % on_node:
         whole = [one for one in _possible(config, plan) if one % most == 0 or one < most]
         near = sorted(whole, key=lambda one: (abs(one - plan.workers), one))[:5]
-        names = ", ".join(f"{one} ({max(1, one // most)} nodes)" for one in near)
+        names = ", ".join(f"{one} ({counted(max(1, one // most), 'node')})" for one in near)
         raise UserError(
             f"{plan.workers} workers do not fill nodes of {most} evenly; the nearest that do are {names or 'none'}"
         )
@@ -61,8 +62,8 @@ def beyond_limits(config: Config, plan: Plan, allocation: Allocation) -> str:
         better = [str(one // allocation.workers_per_node) for one in sorted(fitting, reverse=True)[:5]]
         advice = f"take NODES={' or '.join(better)}" if better else "no smaller number of nodes would do"
         return (
-            f"{config.experiment} needs {allocation.nodes} nodes ({allocation.workers} workers) and {site.name} grants "
-            f"{limits.nodes}; {advice}, or give a reservation by site.reservation="
+            f"{config.experiment} needs {counted(allocation.nodes, 'node')} ({counted(allocation.workers, 'worker')}) "
+            f"and {site.name} grants {limits.nodes}; {advice}, or give a reservation by site.reservation="
         )
     if limits.hours is not None and allocation.wall_time_s > limits.hours * 3600:
         return (

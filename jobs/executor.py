@@ -47,6 +47,7 @@ def script(job: Job, scheduler: Scheduler) -> str:
             job_id=parts.job_id,
             hosts=parts.hosts,
             start_again=parts.start_again,
+            ends_the_job=parts.ends_the_job,
             nodes=asked.nodes,
             slots=asked.workers_per_node,
             wall_time_s=asked.wall_time_s,

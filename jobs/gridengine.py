@@ -84,6 +84,7 @@ job_id=${JOB_ID:-}
 """,
             hosts="awk '!seen[$1]++ {print $1}' \"${SGE_JOB_HOSTLIST:-${PE_HOSTFILE:-/dev/null}}\"",
             start_again=f"status={START_AGAIN}",
+            ends_the_job=True,
             host_file=True,
         )
 

@@ -17,7 +17,7 @@ from jobs.scheduler import find
 from jobs.state import Ask, State, find_out
 from pipeline.config import load
 from pipeline.errors import UserError
-from pipeline.run_folder import EXIT_DONE, RunFolder
+from pipeline.run_folder import EXIT_DONE, RunFolder, check_regular
 
 LOOK_EVERY_S = 1.0
 """Seconds between two looks at the files: what a person takes for at once."""
@@ -44,7 +44,10 @@ def main(arguments: Sequence[str]) -> int:
     logs = choose(folder, options.rank, local=local)
     if options.follow:
         lines = 20 if options.lines is None else options.lines
-        state = follow(folder, logs, lines, sys.stdout)
+        try:
+            state = follow(folder, logs, lines, sys.stdout)
+        except KeyboardInterrupt:  # how a person stops to follow
+            return EXIT_DONE
         print(f"{folder}: {state.word}{f': {state.why}' if state.why else ''}", file=sys.stderr)
         return EXIT_DONE
     shown = [Tail(log, options.lines).copy(sys.stdout) for log in logs]
@@ -111,6 +114,7 @@ class Tail:
 
     def copy(self, out: TextIO) -> bool:
         """Copy what came since the last call; returns whether there was any."""
+        check_regular(self._path)
         try:
             with self._path.open("rb") as file:
                 if file.seek(0, 2) < self._place:  # written anew
@@ -123,6 +127,8 @@ class Tail:
                 self._place = file.tell()
         except FileNotFoundError:
             return False
+        except PermissionError as error:
+            raise UserError(f"{self._path} cannot be read: {error.strerror}") from None
         if there:
             out.flush()
         return there
@@ -131,6 +137,7 @@ class Tail:
         """Where the last `lines` lines begin."""
         if lines is None:
             return 0
+        check_regular(self._path)
         try:
             with self._path.open("rb") as file:
                 length = file.seek(0, 2)
@@ -139,6 +146,8 @@ class Tail:
                 kept = file.read().splitlines(keepends=True)[-lines or length + 1 :]
         except FileNotFoundError:
             return 0
+        except PermissionError as error:
+            raise UserError(f"{self._path} cannot be read: {error.strerror}") from None
         return length - sum(map(len, kept))
 
 

@@ -110,6 +110,7 @@ else
     not_again "PBS does not start it again: $next"
 fi
 """,
+            ends_the_job=False,
             host_file=True,
         )
 

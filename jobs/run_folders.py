@@ -17,7 +17,11 @@ def chosen(names: Sequence[str], runs: Path) -> list[RunFolder]:
     A name may be a broken run folder: it is there, and what reads it tells. Raises UserError for one that is not there.
     """
     for name in names:
-        if not Path(name).is_dir():
+        try:
+            there = Path(name).is_dir()
+        except OSError as error:
+            raise UserError(f"{name} cannot be read: {error.strerror}") from None
+        if not there:
             raise UserError(f"{name}: no such run folder")
     found = [path for name in names for path in (list(_below(Path(name))) or [Path(name)])] if names else _below(runs)
     once = {path.resolve(): path for path in sorted(found, key=lambda path: (-len(path.parts), path))}
@@ -25,12 +29,18 @@ def chosen(names: Sequence[str], runs: Path) -> list[RunFolder]:
 
 
 def _below(folder: Path, depth: int = 0) -> Iterator[Path]:
-    """`folder` where it is a run's, else the run folders in it; a folder that goes away meanwhile has none."""
-    if _is_of_a_run(RunFolder(folder)):
+    """`folder` where it is a run's, else the run folders in it; a folder that goes away meanwhile has none.
+
+    One that cannot be read may be a run's: whoever reads it tells.
+    """
+    try:
+        if _is_of_a_run(RunFolder(folder)):
+            yield folder
+            return
+        inner = sorted(entry.path for entry in os.scandir(folder) if _is_folder(entry))
+    except PermissionError:
         yield folder
         return
-    try:
-        inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())
     except OSError:
         return
     for path in inner if depth < DEEPEST else ():
@@ -38,6 +48,17 @@ def _below(folder: Path, depth: int = 0) -> Iterator[Path]:
 
 
 def _is_of_a_run(folder: RunFolder) -> bool:
-    """Whether anything of a run is in it, so that a run folder without its configuration is found too."""
-    marks = (folder.config, folder.attempts, folder.script, folder.submissions, folder.metrics, folder.result)
-    return any(mark.exists() for mark in marks)
+    """Whether attempts or two files of a run are in it: one that lacks its configuration is found too.
+
+    One file alone is none: other folders have a config.yaml.
+    """
+    files = (folder.config, folder.overrides, folder.script, folder.submissions, folder.metrics, folder.result)
+    return folder.attempts.is_dir() or sum(file.exists() for file in files) > 1
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    """A link that leads nowhere, or in a circle, is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False

@@ -4,6 +4,7 @@
 To add one, see docs/adding-a-scheduler.md. Torch-free.
 """
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -20,6 +21,12 @@ from pipeline.errors import UserError
 
 ANSWER_S = 60
 """A scheduler that takes longer for one command is told of, and not waited for."""
+
+WORDS_LENGTH = 200
+"""Letters of what a command said that are told."""
+
+ASIDES = ("info:", "warning:", "traceback ")
+"""How lines begin that do not say why a command failed."""
 
 FOREIGN = (
     "SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "PMIX_", "PMI_", "PMI2_", "OMPI_", "PRTE_", "PBS_",
@@ -57,6 +64,8 @@ class Parts:
     """Prints the job's hosts, one a line, in order; empty where mpirun knows them and nobody else asks."""
     start_again: str
     """Has the job started again, and may set status, the script's own exit code; its failure is told."""
+    ends_the_job: bool
+    """Whether start_again ends the job at once: then it comes last, after the exit code; else before it."""
     host_file: bool
     """Whether mpirun needs a host file: where it cannot read the allocation by itself."""
 
@@ -164,11 +173,14 @@ def call(
             cwd=cwd,
             start_new_session=True,
         ) as process:
+            _running[process.pid] = process
             try:
                 output, errors = process.communicate(timeout=limit_s)
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)  # with what it has started: that may hold the pipes open
                 raise
+            finally:
+                del _running[process.pid]
             return subprocess.CompletedProcess(command, process.returncode, output, errors)
     except FileNotFoundError:
         raise UserError(f"{command[0]} not found; log in to the cluster, or load its module") from None
@@ -178,6 +190,17 @@ def call(
         raise UserError(f"{command[0]} cannot be run: {error.strerror}") from None
 
 
+_running: dict[int, "subprocess.Popen[str]"] = {}
+"""Commands that are waited for, of all threads, by process number."""
+
+
+def end_calls() -> None:
+    """End the commands for whose answers other threads wait; `call` returns there."""
+    for pid in list(_running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+
+
 def environment() -> dict[str, str]:
     """The caller's environment without what belongs to a job or an MPI launch that it may sit in."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
@@ -185,5 +208,14 @@ def environment() -> dict[str, str]:
 
 
 def words(done: "subprocess.CompletedProcess[str]") -> str:
-    """What a command said, on one line: of its errors, else of its output."""
-    return " ".join((done.stderr.strip() or done.stdout.strip()).split()) or f"it ended with code {done.returncode}"
+    """What a command said, in one line that is not long: the first that tells something, of its errors or its output.
+
+    Of Python's traceback that is the last.
+    """
+    said = [" ".join(line.split()) for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
+    said = [line for line in said if line]
+    if any(line.startswith("Traceback ") for line in said):
+        said.reverse()
+    telling = [line for line in said if line.count(" ") > 1 and not line.lower().startswith(ASIDES)]
+    line = next(iter(telling or said), f"it ended with code {done.returncode}")
+    return line if len(line) <= WORDS_LENGTH else line[:WORDS_LENGTH].rpartition(" ")[0] + " …"

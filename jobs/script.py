@@ -42,6 +42,8 @@ class Batch:
     """Shell: prints the job's hosts, one a line."""
     start_again: str
     """Shell: has the job started again; may set status."""
+    ends_the_job: bool
+    """Whether start_again ends the job at once, so that the exit code is written before it."""
     nodes: int
     slots: int
     """Ranks on each node."""
@@ -121,6 +123,7 @@ def render(
 
 def _head(folder: RunFolder, repository: Path, title: str, batch: Batch | None) -> str:
     directives = "".join(f"{line}\n" for line in batch.directives) if batch else ""
+    lock_s = 2 if batch is None else 30
     term = "as does TERM" if batch and batch.term_saves else "TERM ends them at once"
     return f"""
 #!/bin/bash
@@ -138,7 +141,7 @@ export HOME="${{HOME:-$run_folder}}"  # Open MPI does not start without one
 # One script a run folder: every process of the run inherits this lock. Some file systems of clusters have no locks
 # (any code but 1); then only the scheduler keeps two from running.
 exec 8< "$attempts" || exit 1
-flock --nonblock 8
+flock --timeout {lock_s} 8  # the job before may be about to end, and whoever asks for a run holds it for an instant
 [ "$?" != 1 ] || {{ echo "$run_folder is running already" >> "$run_folder/log/job.log"; exit 1; }}
 """
 
@@ -161,8 +164,10 @@ fi
 def _opening(batch: Batch | None) -> str:
     """Opens the attempt, and says what is to happen on every way out."""
     job_id = "job_id=$$" if batch is None else batch.job_id.strip("\n")
-    again = AGAIN_HERE if batch is None else AGAIN.format(starts=batch.starts)
-    start_again = "" if batch is None or batch.chained else _indented(batch.start_again)
+    again = "" if batch is None else AGAIN.format(starts=batch.starts)
+    decision = "" if batch is None else "    is_to_start_again || :\n" if batch.chained else DECISION
+    again_lines = "" if batch is None or batch.chained else _starting_again(batch.start_again)
+    first, last = ("", again_lines) if batch and batch.ends_the_job else (again_lines, "")
     term = "ask_to_save" if batch and batch.term_saves else "told_to_end=yes; tell -TERM"
     return f"""
 # Attempt N, opened before anything else; its exit code is written last, whatever ends this script.
@@ -192,14 +197,8 @@ finish() {{
     [ "${{#timers[@]}}" = 0 ] || kill "${{timers[@]}}" 2> /dev/null
     [ -z "$segments" ] || rm -rf "$segments"
     status=$code
-    start_again=no
-    ! is_to_start_again || start_again=yes
-    echo "$code" > "$attempt/exit"
-    if [ "$start_again" = yes ]; then
-        :
-{start_again}
-    fi
-    exit "$status"
+{decision}{first}    echo "$code" > "$attempt/exit"
+{last}    exit "$status"
 }}
 trap finish EXIT
 
@@ -216,7 +215,10 @@ export TORUS224_STARTED
 """
 
 
-AGAIN_HERE = "is_to_start_again() { false; }"
+DECISION = """\
+    start_again=no
+    ! is_to_start_again || start_again=yes
+"""
 
 AGAIN = """
 not_again() {{ echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }}
@@ -353,5 +355,6 @@ def _comment(text: str) -> str:
     return " ".join(text.split())
 
 
-def _indented(lines: str) -> str:
-    return "\n".join(f"        {line}" if line else "" for line in lines.strip("\n").splitlines())
+def _starting_again(lines: str) -> str:
+    inner = "\n".join(f"        {line}" if line else "" for line in lines.strip("\n").splitlines())
+    return f'    if [ "$start_again" = yes ]; then\n{inner}\n    fi\n'

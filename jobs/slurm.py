@@ -112,6 +112,7 @@ unset SLURM_EXPORT_ENV  # it would keep the launcher's daemons from their enviro
             start_again="""
 said=$(scontrol requeue "$job_id" 2>&1) || not_again "SLURM does not start it again: $said"
 """,
+            ends_the_job=True,
             host_file=False,
         )
 

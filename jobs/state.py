@@ -4,6 +4,7 @@ An exit code that the script wrote decides; the queue only tells what is still t
 ended. A job that nobody knows any more is lost, never running for ever.
 """
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,5 +157,8 @@ def _failure(folder: RunFolder, code: int) -> str:
     """Why a run failed, in one line: of a rank that was killed, what a rank or the script said, else the log's end."""
     said = folder.end_of(folder.job_log)
     killed = killed_rank(said[said.rfind("\njob ") :]) if code > 128 else ""
-    words = [*filter(None, [killed]), *folder.errors()[:1]] or [*filter(None, [folder.last_words(folder.job_log)])]
+    words = [*filter(None, [killed]), *folder.errors()[:1]]
+    if not words and code == 128 + signal.SIGTERM:  # what mpirun says then is of the ranks that it ended
+        words = ["ended from outside (TERM), by a cancel or the site"]
+    words = words or [*filter(None, [folder.last_words(folder.job_log)])]
     return ": ".join([f"exit code {code}", "; ".join(words)] if words else [f"exit code {code}"])

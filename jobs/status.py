@@ -7,7 +7,7 @@ read is a row that says why. On a terminal a table; elsewhere a line a run, colu
 import json
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ from rich.text import Text
 from jobs.allocation import allocate
 from jobs.command_line import Parser, run
 from jobs.run_folders import chosen
-from jobs.scheduler import Scheduler, Sighting, find
+from jobs.scheduler import Scheduler, Sighting, end_calls, find
 from jobs.state import Ask, Word, find_out
 from pipeline.config import Plan, load, make_plan
 from pipeline.config.site import SiteConfig
@@ -102,7 +102,14 @@ def main(arguments: Sequence[str]) -> int:
 def read_all(folders: Sequence[RunFolder], schedulers: Schedulers) -> list[Row]:
     """A row a folder, in their order."""
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return list(pool.map(lambda folder: read(folder, schedulers), folders))
+        asked = [pool.submit(read, folder, schedulers) for folder in folders]
+        try:
+            return [one.result() for one in asked]
+        except BaseException:  # Ctrl-C: what is asked now may take a minute to answer
+            pool.shutdown(wait=False, cancel_futures=True)
+            while wait(asked, timeout=0.05).not_done:
+                end_calls()
+            raise
 
 
 def read(folder: RunFolder, schedulers: Schedulers) -> Row:
@@ -113,9 +120,15 @@ def read(folder: RunFolder, schedulers: Schedulers) -> Row:
         why = str(error)
     except FileNotFoundError as error:
         why = f"{error.filename} is missing"
+    except PermissionError as error:
+        why = f"cannot be read: {error.filename}: {error.strerror}"
     except Exception as error:  # one damaged folder must not hide the others
         why = f"cannot be read: {type(error).__name__}: {error}"
-    return Row(str(folder), why=why if folder.path.is_dir() else "was removed meanwhile")
+    try:
+        gone = not folder.path.is_dir()
+    except OSError:
+        gone = False
+    return Row(str(folder), why="was removed meanwhile" if gone else why)
 
 
 def _read(folder: RunFolder, schedulers: Schedulers) -> Row:

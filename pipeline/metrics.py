@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.run_folder import RunFolder, write_atomically
+from pipeline.run_folder import RunFolder, check_regular, write_atomically
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 def newest_lines(path: Path, *, end_bytes: int = 8192) -> tuple[list[dict[str, Any]], bool]:
     """The last lines of a metrics.jsonl or validations.jsonl, oldest first, and whether the file's end is sound.
 
-    Only the last `end_bytes` bytes are read. A line that is half written, or no JSON, is left out.
+    Only the last `end_bytes` bytes are read. A line that is half written, or no JSON, is left out. Raises UserError for
+    what is not a regular file.
     """
+    check_regular(path)
     try:
         with path.open("rb") as file:
             length = file.seek(0, 2)

@@ -18,6 +18,7 @@ from pipeline.data.memory import FOLDER, remove_stale
 from pipeline.errors import UserError
 from pipeline.node_facts import Facts, Question, look
 from pipeline.rendezvous import Door, choose_interface, join, open_door
+from pipeline.wording import counted
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -104,7 +105,7 @@ def judge(facts: Sequence[Facts], node_of_rank: Sequence[int], versions: Sequenc
     faults = _grouped((fault, one.host) for one in facts for fault in one.faults)
     warnings = _grouped((warning, one.host) for one in facts for warning in one.warnings)
     lines = [
-        f"nodes: {len(facts)} ({_named(one.host for one in facts)}), {len(node_of_rank)} ranks",
+        f"nodes: {len(facts)} ({_named(one.host for one in facts)}), {counted(len(node_of_rank), 'rank')}",
         f"way to the first rank: {_counted(one.way or 'none' for one in facts)}",
     ]
     compared = [

@@ -13,6 +13,7 @@ from pipeline import transport
 from pipeline.config.site import SiteConfig
 from pipeline.rendezvous import Door, find_way, interfaces, names, own_address, resolve
 from pipeline.transport import address
+from pipeline.wording import counted
 
 NVIDIA = Path("/proc/driver/nvidia")
 VERBS = "libibverbs.so.1"
@@ -58,7 +59,9 @@ def look(question: Question, environment: Mapping[str, str]) -> Facts:
     cuda = site.device == "cuda"
     found = gpus() if cuda else ()
     if cuda and len(found) < question.workers_here:
-        faults.append(f"{len(found)} GPUs for {question.workers_here} workers; one worker needs one GPU")
+        faults.append(
+            f"{counted(len(found), 'GPU')} for {counted(question.workers_here, 'worker')}; one worker needs one GPU"
+        )
     if several and site.require_ib:
         faults += _infiniband(site, environment)
     faults += _folder(question.attempt)

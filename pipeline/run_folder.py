@@ -20,6 +20,7 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
@@ -35,6 +36,9 @@ EXIT_SAVED = 85
 
 SUFFIXES = ["", ".fault", ".effect"]
 """Of the files of ranks' last lines: what a user can mend, a fault, and what was met before its cause was known."""
+
+OF_A_RESULT = ("complete", "updates", "top1", "images_per_s")
+"""Keys of result.json without which nothing can be said of a run."""
 
 
 class RunFolder:
@@ -104,12 +108,18 @@ class RunFolder:
     def open(cls, path: str | os.PathLike[str]) -> "RunFolder":
         """An existing run folder. Raises UserError where there is none."""
         folder = cls(path)
-        if not folder.path.is_dir():
-            raise UserError(f"{path}: no such run folder")
-        if not folder.config.is_file():
-            raise UserError(f"{path}: no config.yaml in it, so it is not a run folder")
+        try:
+            if not folder.path.is_dir():
+                raise UserError(f"{path}: no such run folder")
+            if not folder.config.is_file():
+                raise UserError(f"{path}: no config.yaml in it, so it is not a run folder")
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from None
         for inner in (folder.log, folder.checkpoints, folder.attempts):
-            inner.mkdir(exist_ok=True)
+            try:
+                inner.mkdir(exist_ok=True)
+            except OSError as error:
+                raise UserError(f"{inner} cannot be made: {error.strerror}") from None
         return folder
 
     def rank_log(self, rank: int) -> Path:
@@ -206,10 +216,11 @@ class RunFolder:
     def end_of(self, log: Path) -> str:
         """The last few thousand characters of a log; empty where there is none."""
         try:
+            check_regular(log)
             with log.open("rb") as file:
                 file.seek(max(0, log.stat().st_size - 8192))
                 return file.read().decode(errors="replace")
-        except OSError:
+        except (OSError, UserError):
             return ""
 
     def hung(self) -> str:
@@ -232,12 +243,27 @@ class RunFolder:
     def read_result(self) -> dict[str, Any] | None:
         """result.json; None where the run has none."""
         try:
+            check_regular(self.result)
             result: dict[str, Any] = json.loads(self.result.read_text())
-            return result
+            if all(key in result for key in OF_A_RESULT) and isinstance(result["updates"], int):
+                return result
         except FileNotFoundError:
             return None
-        except ValueError:
-            raise UserError(f"{self.result} is damaged; remove it, and the run can go on") from None
+        except OSError as error:
+            raise UserError(f"{self.result} cannot be read: {error.strerror}") from None
+        except (ValueError, TypeError):
+            pass
+        raise UserError(f"{self.result} is damaged; remove it, and the run can go on")
+
+
+def check_regular(path: Path) -> None:
+    """Raise UserError for what is there and is no regular file: a pipe would never come to an end."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # told by who opens it
+        return
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path} is not a regular file")
 
 
 def write_error(attempt: Path | None, rank: int, line: str, *, fault: bool, cause: bool = True) -> None:

@@ -24,6 +24,7 @@ from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine, 
 from pipeline.report.console import ProgressDisplay, print_averaging, print_header, print_result
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder, write_atomically, write_error
 from pipeline.starting import Starting
+from pipeline.wording import counted
 
 if TYPE_CHECKING:
     from pipeline.node_checks import Report
@@ -95,7 +96,9 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     starting = Starting(attempt, rank, os.environ)
     starting.note("importing torch")
     print(bind(config.site.binding, config.site.device, os.environ), flush=True)  # torch's threads inherit it
-    console.print(f"starting {plan.workers} workers (a few seconds; up to a minute on a busy machine)", highlight=False)
+    console.print(
+        f"starting {counted(plan.workers, 'worker')} (a few seconds; up to a minute on a busy machine)", highlight=False
+    )
 
     from pipeline import preflight, workers  # torch and MPI take seconds to import: say something first
 
@@ -240,7 +243,7 @@ class Watcher(Silent):
         self._mlperf.validated(line)
         if self._events is not None:
             self._events.validated(line)
-        self._note(f"epoch {line.epoch:g}: top-1 {line.top1:.2f} %")
+        self._note(f"epoch {round(line.epoch, 2):g}: top-1 {line.top1:.2f} %")
 
     def saved(self, update: int) -> None:
         self._displays[-1].note(f"saved {self._folder.checkpoint(update)}")

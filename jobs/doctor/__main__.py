@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from jobs import compose
+from jobs.command_line import run
 from jobs.doctor import folder, launcher, program, scheduler, values
 from jobs.doctor.finding import Finding, Subject
 from jobs.job import make_job
@@ -18,6 +19,7 @@ from jobs.render import STAND_INS
 from pipeline.config import make_plan
 from pipeline.errors import UserError
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, RunFolder
+from pipeline.wording import counted
 
 
 def main(words: Sequence[str]) -> int:
@@ -31,7 +33,7 @@ def main(words: Sequence[str]) -> int:
     for finding in examine(subject):
         print(finding, flush=True)
         levels[finding.level] += 1
-    print(f"{levels['ok']} ok, {levels['warn']} warnings, {levels['FAIL']} FAIL, {levels['skip']} skipped")
+    print(f"{levels['ok']} ok, {counted(levels['warn'], 'warning')}, {levels['FAIL']} FAIL, {levels['skip']} skipped")
     return EXIT_FAILED if levels["FAIL"] else EXIT_DONE
 
 
@@ -63,9 +65,9 @@ def examine(subject: Subject) -> Iterator[Finding]:
         subject = without_modules(subject)
     yield launcher.launcher(subject)
     yield launcher.agent(subject)
-    yield program.container(subject)
-    yield program.image(subject)
-    found, versions = program.inside(subject)
+    contained = [program.container(subject), program.image(subject)]
+    yield from contained
+    found, versions = program.inside(subject, contained)
     yield found
     yield program.together(subject, versions)
     yield values.data(subject)
@@ -83,4 +85,4 @@ def without_modules(subject: Subject) -> Subject:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(main, sys.argv[1:]))

@@ -27,9 +27,11 @@ class Finding:
     """How to mend it, or what else there is to know."""
     table: Sequence[str] = ()
     """Lines to show below."""
+    verb: str = "found"
+    """What `found` was: only given, say; empty where it is a sentence."""
 
     def __str__(self) -> str:
-        found = self.found if self.level == "skip" else f"found {self.found}"
+        found = self.found if self.level == "skip" else f"{self.verb} {self.found}".strip()
         parts = [found, f"needed {self.needed}" if self.needed else "", self.mend]
         lines = [
             f"{self.level:4}  {self.what}: {'; '.join(filter(None, parts))}",

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,8 +80,14 @@ def image(subject: Subject) -> Finding:
     return Finding(IMAGE, "ok", name)
 
 
-def inside(subject: Subject) -> tuple[Finding, Mapping[str, str]]:
-    """Start the ranks' Python once, in the image where there is one; with the versions it told."""
+def inside(subject: Subject, before: Sequence[Finding] = ()) -> tuple[Finding, Mapping[str, str]]:
+    """Start the ranks' Python once, in the image where there is one; with the versions it told.
+
+    before: what was found of the container program and the image; where one fails, that was told.
+    """
+    lacking = [finding.what for finding in before if finding.level == "FAIL"]
+    if lacking:
+        return Finding(INSIDE, "skip", f"it needs the {' and the '.join(lacking)}"), {}
     if "container.image" in subject.stand_ins:
         return Finding(INSIDE, "skip", "container.image has no value"), {}
     needed = "torch and mpi4py that can be imported"

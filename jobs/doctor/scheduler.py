@@ -9,6 +9,7 @@ from jobs.doctor.finding import Finding, Subject, ask, first_line
 from jobs.executor import script
 from jobs.scheduler import call, find, words
 from pipeline.errors import UserError
+from pipeline.wording import counted
 
 COMMANDS, SERVER, TEST, LIMITS = "scheduler's commands", "scheduler", "scheduler's test of the script", "site's limits"
 
@@ -43,7 +44,8 @@ def server(subject: Subject) -> Finding:
         answer = ask(scheduler.version_command())
     except UserError as error:
         mend = "ask on a login node of the cluster, or wait until the site has its scheduler up again"
-        return Finding(SERVER, "FAIL", str(error), f"a server of {scheduler.title} that answers", mend)
+        needed = f"a server of {scheduler.title} that answers"
+        return Finding(SERVER, "FAIL", f"it does not answer ({error})", needed, mend, verb="")
     version = VERSION.search(answer)
     return Finding(SERVER, "ok", f"{scheduler.title} {version[1]}" if version else first_line(answer))
 
@@ -56,9 +58,9 @@ def limits(subject: Subject) -> Finding:
     refusal = beyond_limits(subject.config, subject.plan, asked)
     if refusal:
         return Finding(LIMITS, "warn", refusal)
-    known = [f"{site.limits.nodes} nodes"] if site.limits.nodes else []
+    known = [counted(site.limits.nodes, "node")] if site.limits.nodes else []
     known += [f"{site.limits.hours:g} h"] if site.limits.hours else []
-    wanted = f"{asked.nodes} nodes for {site.wall_time}"
+    wanted = f"{counted(asked.nodes, 'node')} for {site.wall_time}"
     granted = "a reservation" if site.reservation else " and ".join(known) or "no limit that its profile knows"
     return Finding(LIMITS, "ok", granted, wanted)
 
@@ -83,7 +85,7 @@ def test(subject: Subject, server: Finding) -> Finding:
         except UserError as error:
             return Finding(TEST, "FAIL", str(error), "its word that the job could run")
     said = words(done)
-    if done.returncode or CANNOT_RUN.search(said):
+    if done.returncode or CANNOT_RUN.search(f"{done.stdout}\n{done.stderr}"):
         mend = "the options are the script's first lines (make render), from site.* and conf/user.yaml"
         return Finding(TEST, "FAIL", said, "its word that the job could run", mend)
     return Finding(TEST, "ok", said)

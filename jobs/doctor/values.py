@@ -26,7 +26,7 @@ def values(subject: Subject) -> Iterator[Finding]:
             mend = f"give {compose.MISSING_BY_MAKE[key]}… or set it in conf/user.yaml"
             yield Finding(key, "FAIL", "no value", "one of yours", mend)
         elif value:
-            yield Finding(key, "ok", value)
+            yield Finding(key, "ok", value, verb="given")
 
 
 def data(subject: Subject) -> Finding:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import isqrt
 
 from pipeline.errors import UserError
+from pipeline.wording import counted
 
 
 def scaled_workers(gpus: int, scale: int | None) -> int:
@@ -53,7 +54,7 @@ def split(virtual: int, real: int, batches: Sequence[int], *, workers_per_node: 
         return (virtual // real, 1) if virtual % real == 0 else (1, real // virtual)
     nearest = sorted(possible_workers(virtual, batches), key=lambda one: (abs(one - real), one))[:8]
     nodes = workers_per_node or 0
-    names = [f"{one} ({one // nodes} nodes)" if nodes and one % nodes == 0 else str(one) for one in nearest]
+    names = [f"{one} ({counted(one // nodes, 'node')})" if nodes and one % nodes == 0 else str(one) for one in nearest]
     raise UserError(
         f"{real} workers can neither divide nor be divided by the recipe's {virtual} with per-worker batches "
         f"{', '.join(map(str, batches))}; these can, the nearest first: {', '.join(names)}"

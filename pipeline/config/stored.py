@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from pipeline.config.schema import Config
 from pipeline.errors import UserError
+from pipeline.run_folder import check_regular
 
 
 def save(config: Config, path: Path) -> None:
@@ -34,11 +35,14 @@ def _schema() -> DictConfig:
 
 def read_yaml(path: Path) -> Any:
     """The YAML of a run folder's file. Raises UserError where it is absent or none."""
+    check_regular(path)
     try:
         tree = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # ten times as quick
     except FileNotFoundError:
         raise UserError(f"{path}: no such file, so its folder is not a run folder") from None
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from None
     if not isinstance(tree, dict | list):
         raise UserError(f"{path} is damaged: neither keys nor a list are in it")

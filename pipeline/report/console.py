@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from pipeline.config import Config, Plan
+from pipeline.wording import counted
 
 
 def scale_note(config: Config) -> str:
@@ -47,7 +48,7 @@ def print_averaging(console: Console, averaging: Mapping[str, Any]) -> None:
     """What averages gradients, on what: what `allreduce.json` holds, in a line; the table of `auto`; a warning."""
     vertical, horizontal = averaging["grid"]
     sizes = averaging["bucket_bytes"]
-    nodes, buckets = _counted(len(averaging["nodes"]), "node"), _counted(len(sizes), "bucket")
+    nodes, buckets = counted(len(averaging["nodes"]), "node"), counted(len(sizes), "bucket")
     chosen = "" if averaging["asked_for"] == averaging["name"] else f" (by {averaging['asked_for']})"
     console.print(
         f"all-reduce: {averaging['name']}{chosen} on {vertical} x {horizontal}, {nodes}; "
@@ -187,10 +188,6 @@ def _workers(plan: Plan) -> str:
     if plan.workers == plan.virtual_workers:
         return f"{plan.workers:,}"
     return f"{plan.workers:,} for {plan.virtual_workers:,} virtual ones"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _two_columns(title: str) -> Table:

@@ -13,6 +13,9 @@ from pipeline.run_folder import RunFolder
 SLURM = ("exp=exp5", "site=slurm", "data.path=/imagenet", "nodes=16")
 """Exp. 5 on 16 nodes of 8: 2,010 updates."""
 
+RESULT = {"complete": True, "updates": 2010, "top1": 96.8, "images_per_s": 1700.0}
+"""What is read of a result.json."""
+
 
 def make_run(path: Path, words: Sequence[str] = SLURM, jobs: Sequence[str] = ()) -> RunFolder:
     """A run folder, and the jobs of its one submission."""

@@ -25,7 +25,7 @@ def test_the_papers_run_is_544_nodes_of_abci_and_272_of_abci3() -> None:
 
 def test_more_nodes_than_a_site_grants_are_refused_with_those_that_would_do() -> None:
     line = refusal("site=abci3")
-    assert line.startswith("exp5 needs 272 nodes (2176 workers) and abci3 grants 128; take NODES=68 or 34 or 17 or 16")
+    assert line.startswith("exp5 needs 272 nodes (2,176 workers) and abci3 grants 128; take NODES=68 or 34 or 17 or 16")
     assert "site.reservation=" in line
 
 

@@ -11,7 +11,7 @@ from jobs.compose import compose
 from jobs.prepare import create
 from pipeline.run_folder import RunFolder
 from tests.jobs import fake_pbs
-from tests.jobs.runs import add_attempt
+from tests.jobs.runs import RESULT, add_attempt
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def test_a_job_is_submitits_and_its_result_is_the_run_folders(server: Path, run:
     assert (job.job_id, job.done()) == ("0.pbsn0", False)
     fake_pbs.set_state(server, job.job_id, "finished")
     add_attempt(run, job.job_id, 0)
-    run.result.write_text(json.dumps({"top1": 76.1}))
+    run.result.write_text(json.dumps(RESULT))
     assert job.done()
     result: object = job.result()  # to submitit's types, what a rank returns
-    assert result == {"top1": 76.1}
+    assert result == RESULT
 
 
 def test_what_was_submitted_is_kept_as_a_pickle_of_a_path(server: Path, run: RunFolder) -> None:  # noqa: ARG001

@@ -1,5 +1,6 @@
 """Going on with a run of a cluster by a new submission: when, with what, and that its folder is never lost."""
 
+import json
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from jobs.compose import compose
 from pipeline.config import load
 from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
-from tests.jobs.runs import add_attempt
+from tests.jobs.runs import RESULT, add_attempt
 
 WORDS = ["exp=exp5", "site=slurm", "nodes=16", "site.wall_time=1:00:00"]
 
@@ -105,7 +106,7 @@ def test_a_finished_run_has_nothing_left_to_do(
     slurm: Path, folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_attempt(folder, "7", 0)
-    folder.result.write_text('{"complete": true, "updates": 2010}')
+    folder.result.write_text(json.dumps(RESULT))
     assert call(capsys, str(folder.path)) == (
         1,
         f"error: {folder}: nothing left to do, all 2,010 updates are done\n",
@@ -117,7 +118,7 @@ def test_a_run_that_stopped_where_it_was_asked_to_goes_on(
     slurm: Path, folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_attempt(folder, "7", 0)
-    folder.result.write_text('{"complete": false, "updates": 100}')
+    folder.result.write_text(json.dumps(RESULT | {"complete": False, "updates": 100}))
     assert call(capsys, str(folder.path))[0] == 0
     assert (slurm / "submitted").exists()
 

@@ -12,7 +12,7 @@ from pipeline.config import Plan, load, make_plan, save
 from pipeline.errors import UserError
 from pipeline.evaluate import evaluate
 from pipeline.run_folder import RunFolder
-from tests.jobs.runs import make_run
+from tests.jobs.runs import RESULT, make_run
 
 SLURM = ["site=slurm", "data.path=/imagenet"]
 
@@ -82,7 +82,7 @@ def add_run(path: Path, run: Run, images_per_s: float | None) -> None:
     folder = RunFolder.create(path)
     save(run.config, folder.config)
     if images_per_s is not None:
-        folder.result.write_text(json.dumps({"images_per_s": images_per_s, "top1": None}))
+        folder.result.write_text(json.dumps(RESULT | {"images_per_s": images_per_s, "top1": None}))
 
 
 def test_the_report_has_a_row_a_size_real_beside_synthetic_the_newest_result(

@@ -1,11 +1,12 @@
 """SLURM's words, as squeue, sacct and sbatch of 22.05 print them."""
 
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from jobs import slurm
-from jobs.scheduler import Sighting
+from jobs.scheduler import Sighting, words
 from pipeline.errors import UserError
 
 SCHEDULER = slurm.SCHEDULER
@@ -93,3 +94,9 @@ def test_an_answer_that_is_none_leaves_the_state_open(commands: Path, printed: s
 def test_a_sites_own_lines_around_the_answer_are_passed_over(commands: Path) -> None:
     put(commands, "squeue", "echo 'Welcome to the cluster'; echo 'RUNNING|None'")
     assert SCHEDULER.ask("7") == Sighting("running", "RUNNING")
+
+
+def test_of_a_long_complaint_the_first_line_that_tells_something_is_kept() -> None:
+    said = "Connection refused\nsqueue: error: fetch_config: DNS SRV lookup failed\nsqueue: fatal: no source\n"
+    assert words(CompletedProcess([], 1, "", said)) == "squeue: error: fetch_config: DNS SRV lookup failed"
+    assert len(words(CompletedProcess([], 1, "", "squeue: error " * 99))) <= 202

@@ -171,3 +171,13 @@ def test_a_job_whose_script_runs_counts_whatever_was_submitted_since(folder: Run
     folder.note_submission("slurm", ["8"])
     assert state(folder, job_7=RUNNING, job_8=Sighting("ended", "FAILED")) == State("running", "", "7")
     assert jobs_of(folder) == ["7", "8"]
+
+
+def test_a_run_that_was_ended_by_term_says_so_unless_somebody_said_more(folder: RunFolder) -> None:
+    attempt = add_attempt(folder, "7", 143)
+    folder.job_log.write_text("job 7, attempt 0\n[n1:12] PMIX ERROR: unreachable in file x.c at line 3\n")
+    expected = "exit code 143: ended from outside (TERM), by a cancel or the site"
+    assert state(folder, job_7=GONE).why == expected
+    (attempt / "errors").mkdir()
+    (attempt / "errors" / "rank-3").write_text("rank 3: sample x cannot be decoded\n")
+    assert state(folder, job_7=GONE).why == "exit code 143: rank 3: sample x cannot be decoded"

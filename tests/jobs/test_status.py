@@ -2,20 +2,25 @@
 
 import io
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from jobs import command_line, status
+from jobs import command_line, logs, status
 from jobs.scheduler import Sighting
 from jobs.status import Row, Schedulers, eta_s, read, read_all, show
 from pipeline.config import load, make_plan
 from pipeline.run_folder import RunFolder
-from tests.jobs.runs import SLURM, Answers, add_attempt, add_updates, make_run, no_scheduler
+from tests.jobs.runs import RESULT, SLURM, Answers, add_attempt, add_updates, make_run, no_scheduler
 
 RUNNING = Sighting("running", "RUNNING")
 
@@ -66,7 +71,7 @@ def test_the_eta_is_of_what_the_run_was_asked_for(tmp_path: Path) -> None:
 def test_a_row_of_this_machine_asks_no_scheduler(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", ["exp=exp5"])
     add_attempt(folder, "4711", 0)
-    folder.result.write_text(json.dumps({"top1": 96.8, "updates": 2010, "complete": True}))
+    folder.result.write_text(json.dumps(RESULT))
     row = read(folder, Schedulers(no_scheduler))
     assert (row.state, row.site, row.nodes, row.workers_per_node, row.top1) == ("done", "local", 1, 4, 96.8)
 
@@ -206,3 +211,77 @@ def test_where_there_are_no_runs_yet_it_says_so(
     monkeypatch.chdir(tmp_path)
     assert command_line.run(status.main, []) == 0
     assert capsys.readouterr().out == "no runs in runs/ yet\n"
+
+
+@pytest.mark.usefixtures("no_override")
+def test_a_folder_that_cannot_be_read_is_a_row_and_one_line_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    good, locked = (make_run(tmp_path / "runs" / name, ["exp=exp5"]) for name in ("a", "b"))
+    good.job_log.touch(0)
+    locked.path.chmod(0)
+    try:
+        rows = listed([], capsys)
+        assert [(row["run"], row["state"]) for row in rows] == [("runs/a", "not submitted"), ("runs/b", "unknown")]
+        assert "cannot be read: Permission denied" in rows[1]["why"]
+        for words in ([str(locked)], [str(locked), "--follow"], [str(good)], [str(good), "--follow"]):
+            assert command_line.run(logs.main, words) == 1
+            error = capsys.readouterr().err
+            assert "cannot be read: Permission denied" in error
+            assert error.count("\n") == 1
+    finally:
+        locked.path.chmod(0o700)
+
+
+def test_a_folder_with_a_config_yaml_alone_is_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "runs" / "a", ["exp=exp5"])
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("defaults: []\n")
+    assert [row["run"] for row in listed(["."], capsys)] == ["runs/a"]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "validations.jsonl", "config.yaml", "result.json"])
+def test_a_pipe_in_a_run_folder_is_told_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    folder = make_run(tmp_path / "run", ["exp=exp5"])
+    (folder.path / name).unlink(missing_ok=True)
+    os.mkfifo(folder.path / name)
+    assert f"{name} is not a regular file" in read(folder, Schedulers(no_scheduler)).why
+
+
+def test_ctrl_c_ends_it_at_once_whatever_the_scheduler_does(tmp_path: Path, repository: Path) -> None:
+    folders = [make_run(tmp_path / "runs" / str(number), jobs=[str(number)]) for number in range(3)]
+    stand_in = tmp_path / "bin" / "squeue"
+    stand_in.parent.mkdir()
+    stand_in.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nsleep 60\n")
+    stand_in.chmod(0o700)
+    environment = os.environ | {"PATH": f"{stand_in.parent}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "jobs.status", str(folders[0].path.parent)]
+    with subprocess.Popen(command, cwd=repository, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "asked").exists():
+            time.sleep(0.05)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert time.monotonic() - began < 15
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        (">/dev/full", "error: nothing more can be written: No space left on device\n"),
+        (">&-", "error: the output is closed\n"),
+    ],
+)
+def test_an_output_that_takes_nothing_is_one_line(tmp_path: Path, repository: Path, to: str, expected: str) -> None:
+    folder = make_run(tmp_path / "run", ["exp=exp5"])
+    folder.job_log.write_text("hello\n" * 10_000)
+    for module in ("status", "logs"):
+        command = f"exec {sys.executable} -m jobs.{module} {folder.path} {to}"
+        done = subprocess.run(["sh", "-c", command], cwd=repository, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, expected), module

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import stat
 from pathlib import Path
@@ -67,9 +68,10 @@ def test_the_cause_comes_before_what_failed_because_of_it(tmp_path: Path) -> Non
 
 def test_a_result_is_whole_or_absent(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
+    found = {"complete": True, "updates": 2010, "top1": 97.5, "images_per_s": 1700.0}
     assert folder.read_result() is None
-    write_atomically(folder.result, '{"top1": 97.5}\n')
-    assert folder.read_result() == {"top1": 97.5}
+    write_atomically(folder.result, json.dumps(found))
+    assert folder.read_result() == found
     assert [path.name for path in folder.path.iterdir() if path.is_file()] == ["result.json"]
 
 
@@ -110,3 +112,11 @@ def test_two_cannot_submit_one_run_at_once(tmp_path: Path) -> None:
         folder.submitting(),
     ):
         pass
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", "null", '{"a": 1}'])
+def test_a_result_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.result.write_text(text)
+    with pytest.raises(UserError, match=r"result\.json is damaged; remove it, and the run can go on"):
+        folder.read_result()

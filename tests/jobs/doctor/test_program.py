@@ -97,3 +97,11 @@ def test_docker_is_asked_for_its_images(stand_in: StandIn) -> None:
     assert program.image(at_site("slurm", "container=docker", "container.image=torus224:latest")).level == "ok"
     finding = program.image(at_site("slurm", "container=docker", "container.image=other"))
     assert (finding.level, finding.found) == ("FAIL", "No such image: other")
+
+
+def test_without_a_container_program_or_an_image_python_is_not_tried(stand_in: StandIn, tmp_path: Path) -> None:
+    del stand_in
+    there = at_site("slurm", "container=singularity", f"container.image={tmp_path}/no.sif")
+    finding, versions = program.inside(there, [program.container(there), program.image(there)])
+    assert (finding.level, finding.found) == ("skip", "it needs the container program and the image")
+    assert versions == {}

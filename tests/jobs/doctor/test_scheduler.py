@@ -52,7 +52,8 @@ def test_a_server_that_does_not_answer_fails_with_its_clients_words(site: str, s
     for name in ("sbatch", "squeue", "scancel", "scontrol", "qsub", "qstat", "qdel"):
         stand_in(name, "echo 'Unable to contact the server' >&2; exit 1")
     finding = scheduler.server(at_site(site))
-    assert (finding.level, finding.found) == ("FAIL", "Unable to contact the server")
+    assert (finding.level, finding.found) == ("FAIL", "it does not answer (Unable to contact the server)")
+    assert str(finding).startswith("FAIL  scheduler: it does not answer (Unable")
     assert scheduler.test(at_site(site), finding).level == "skip"
 
 

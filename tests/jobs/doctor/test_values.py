@@ -22,6 +22,7 @@ def test_what_has_one_is_shown_and_what_needs_none_is_not() -> None:
     assert [(finding.what, finding.level, finding.found) for finding in found] == [
         ("site.account", "ok", "grp"), ("data.path", "ok", "/data"),
     ]  # fmt: skip
+    assert str(found[1]) == "ok    data.path: given /data"
 
 
 def test_samples_are_counted_against_the_run(sample: Path) -> None:

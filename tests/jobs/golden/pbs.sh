@@ -22,7 +22,7 @@ export HOME="${HOME:-$run_folder}"  # Open MPI does not start without one
 # One script a run folder: every process of the run inherits this lock. Some file systems of clusters have no locks
 # (any code but 1); then only the scheduler keeps two from running.
 exec 8< "$attempts" || exit 1
-flock --nonblock 8
+flock --timeout 30 8  # the job before may be about to end, and whoever asks for a run holds it for an instant
 [ "$?" != 1 ] || { echo "$run_folder is running already" >> "$run_folder/log/job.log"; exit 1; }
 
 # Attempt N, opened before anything else; its exit code is written last, whatever ends this script.
@@ -62,9 +62,7 @@ finish() {
     status=$code
     start_again=no
     ! is_to_start_again || start_again=yes
-    echo "$code" > "$attempt/exit"
     if [ "$start_again" = yes ]; then
-        :
         if next=$(qsub -N t224-exp5 -q gpu -l select=16:ncpus=8:mpiprocs=8:ngpus=8 -l place=scatter -l \
             walltime=1:00:00 -j oe -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- \
             /bin/bash /home/user/torus224/runs/example/job.sh 2>&1); then
@@ -74,6 +72,7 @@ finish() {
             not_again "PBS does not start it again: $next"
         fi
     fi
+    echo "$code" > "$attempt/exit"
     exit "$status"
 }
 trap finish EXIT

@@ -23,7 +23,7 @@ export HOME="${HOME:-$run_folder}"  # Open MPI does not start without one
 # One script a run folder: every process of the run inherits this lock. Some file systems of clusters have no locks
 # (any code but 1); then only the scheduler keeps two from running.
 exec 8< "$attempts" || exit 1
-flock --nonblock 8
+flock --timeout 30 8  # the job before may be about to end, and whoever asks for a run holds it for an instant
 [ "$?" != 1 ] || { echo "$run_folder is running already" >> "$run_folder/log/job.log"; exit 1; }
 
 # Attempt N, opened before anything else; its exit code is written last, whatever ends this script.
@@ -65,7 +65,6 @@ finish() {
     ! is_to_start_again || start_again=yes
     echo "$code" > "$attempt/exit"
     if [ "$start_again" = yes ]; then
-        :
         said=$(scontrol requeue "$job_id" 2>&1) || not_again "SLURM does not start it again: $said"
     fi
     exit "$status"

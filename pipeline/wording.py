@@ -1,0 +1,6 @@
+"""Words for a person. Pure; torch-free."""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 node`, `2,000 nodes`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
