@@ -107,3 +107,9 @@ def test_all_may_be_given_in_args(repository: Path) -> None:
     config = yaml.safe_load(done.stdout.partition("# config.yaml\n")[2])
     assert (config["experiment"], config["site"]["name"]) == ("exp3", "slurm")
     assert config["site"]["extra_directives"] == ["--constraint=a100"]
+
+
+def test_a_variable_that_is_not_given_does_not_stand_in_the_environment(repository: Path) -> None:
+    told = make(repository, "--eval", "show: ; @env", "show", "GROUP=a'$b").stdout.splitlines()
+    assert "GROUP=a'$b" in told
+    assert not [line for line in told if line.startswith(("RANK=", "DATA=", "RUN="))]
