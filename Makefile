@@ -14,15 +14,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 SAMPLE := data/sample/manifest.json
 
-# EXP=5 is exp=exp5, EXP=reference is exp=reference, in lists too.
-experiments = $(shell printf '%s' '$(EXP)' | sed -E 's/(^|,) *([0-9]+)/\1exp\2/g')
-choices = $(if $(EXP),exp=$(experiments)) $(if $(SITE),site=$(SITE)) $(if $(WORKERS),workers=$(WORKERS)) \
-          $(if $(NODES),nodes=$(NODES)) $(if $(RESUME),run.resume=$(RESUME)) \
-          $(if $(GROUP),site.account='$(GROUP)') $(if $(DATA),data.path='$(DATA)') \
-          $(if $(IMAGE),container.image='$(IMAGE)') $(ARGS)
+# What is in these, no shell and no make reads: recipes take them from their environment, as "$${RUN-}"; one that is not
+# given does not stand there, or a rank would find an empty RANK. ARGS is shell words.
+texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RANK JSON PLOT
+$(foreach name,$(texts),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
+
+# A command with the words of EXP, SITE, … and then ARGS; `site` is this machine where SITE= names none.
+with-words = $(BIN)/python -m jobs.words_of_make
+words = {} $(ARGS)
 site = $(if $(SITE),,site=local)
 
-bench-files = $(if $(JSON),--json '$(JSON)') $(if $(PLOT),--plot '$(PLOT)')
+bench-files = $(if $(JSON),--json "$${JSON-}") $(if $(PLOT),--plot "$${PLOT-}")
 
 .PHONY: help
 help:  ## list the targets
@@ -51,58 +53,58 @@ $(SAMPLE): $(VENV)/.complete pipeline/data/sample.py pipeline/data/shards.py
 
 .PHONY: train
 train: $(VENV)/.complete $(SAMPLE)  ## train on this machine: EXP=5, ARGS=, or go on with RESUME=runs/…
-	@case '$(SITE)' in "" | local) ;; *) echo 'error: make train runs here; for the site $(SITE) take make submit' >&2; exit 1 ;; esac
-	$(BIN)/python -m jobs.submit $(site) $(choices)
+	@case "$${SITE-}" in "" | local) ;; *) echo "error: make train runs here; for the site $${SITE-} take make submit" >&2; exit 1 ;; esac
+	$(with-words) jobs.submit $(site) $(words)
 
 .PHONY: render
 render: $(VENV)/.complete  ## show a run without starting it: header, job script, configuration; EXP=5 SITE= NODES= ARGS=
-	@$(BIN)/python -m jobs.render $(site) $(choices)
+	@$(with-words) jobs.render $(site) $(words)
 
 .PHONY: doctor
 doctor: $(VENV)/.complete  ## look before submitting: scheduler, image, MPI, data, folders; SITE= GROUP= DATA= IMAGE=
-	@$(BIN)/python -m jobs.doctor $(site) $(choices)
+	@$(with-words) jobs.doctor $(site) $(words)
 
 .PHONY: submit
 submit: $(VENV)/.complete  ## give a run to a cluster's scheduler and return: EXP=5 SITE=abci3 NODES=16 GROUP= DATA= IMAGE=
-	@case '$(SITE)' in "" | local) echo 'error: name the cluster: make submit SITE=slurm (conf/site/ lists them); make train runs here' >&2; exit 1 ;; esac
-	$(BIN)/python -m jobs.submit $(choices)
+	@case "$${SITE-}" in "" | local) echo 'error: name the cluster: make submit SITE=slurm (conf/site/ lists them); make train runs here' >&2; exit 1 ;; esac
+	$(with-words) jobs.submit $(words)
 
 .PHONY: sweep
 sweep: $(VENV)/.complete $(SAMPLE)  ## a Hydra multirun, here or at SITE=: EXP=reference,2,5,6 ARGS=
-	@$(BIN)/python -m jobs.submit --multirun $(site) $(choices)
+	@$(with-words) jobs.submit --multirun $(site) $(words)
 
 .PHONY: status
 status: $(VENV)/.complete  ## all runs in a table, or some: RUN="runs/… runs/…" ARGS="--json"
-	@$(BIN)/python -m jobs.status $(RUN) $(ARGS)
+	@$(BIN)/python -m jobs.status $(ARGS) -- $${RUN-}
 
 .PHONY: logs
 logs: $(VENV)/.complete  ## show a run's log, or follow it until the run ends: RUN=runs/… FOLLOW=1 RANK=3 ARGS="--lines 50"
-	@test -n '$(RUN)' || { echo 'error: name the run: make logs RUN=runs/…' >&2; exit 1; }
-	$(BIN)/python -m jobs.logs '$(RUN)' $(if $(FOLLOW),--follow) $(if $(RANK),--rank '$(RANK)') $(ARGS)
+	@test -n "$${RUN-}" || { echo 'error: name the run: make logs RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m jobs.logs $(if $(FOLLOW),--follow) $(if $(RANK),--rank="$${RANK-}") $(ARGS) -- "$${RUN-}"
 
 .PHONY: cancel
 cancel: $(VENV)/.complete  ## end runs for good, and take their jobs out of the queue: RUN="runs/… runs/…"
-	@test -n '$(RUN)' || { echo 'error: name the run: make cancel RUN=runs/…' >&2; exit 1; }
-	$(BIN)/python -m jobs.cancel $(RUN)
+	@test -n "$${RUN-}" || { echo 'error: name the run: make cancel RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m jobs.cancel -- $${RUN-}
 
 .PHONY: resubmit
 resubmit: $(VENV)/.complete  ## go on with a cluster's run that ended before its end: RUN=runs/… ARGS="site.wall_time=2:00:00"
-	@test -n '$(RUN)' || { echo 'error: name the run: make resubmit RUN=runs/…' >&2; exit 1; }
-	$(BIN)/python -m jobs.resubmit '$(RUN)' $(choices)
+	@test -n "$${RUN-}" || { echo 'error: name the run: make resubmit RUN=runs/…' >&2; exit 1; }
+	$(with-words) jobs.resubmit -- "$${RUN-}" $(words)
 
 .PHONY: scaling
 scaling: $(VENV)/.complete $(SAMPLE)  ## scaling efficiency, real and synthetic images: SITE=abci3 NODES=1,2,4 (here WORKERS=1,2), then REPORT=1
-	@$(BIN)/python -m jobs.scaling $(if $(REPORT),--report $(RUN),$(site) $(choices))
+	@$(if $(REPORT),$(BIN)/python -m jobs.scaling --report -- $${RUN-},$(with-words) jobs.scaling $(site) $(words))
 
 .PHONY: evaluate
 evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=runs/…
-	@test -n '$(RUN)' || { echo 'error: name the run: make evaluate RUN=runs/…' >&2; exit 1; }
-	$(BIN)/python -m pipeline.evaluate '$(RUN)' $(ARGS)
+	@test -n "$${RUN-}" || { echo 'error: name the run: make evaluate RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m pipeline.evaluate $(ARGS) -- "$${RUN-}"
 
 .PHONY: plot
 plot: $(VENV)/.complete  ## draw a run's training, or several together: RUN="runs/… runs/…"
-	@test -n '$(RUN)' || { echo 'error: name the run: make plot RUN=runs/…' >&2; exit 1; }
-	$(BIN)/python -m pipeline.report.plot $(RUN) $(ARGS)
+	@test -n "$${RUN-}" || { echo 'error: name the run: make plot RUN=runs/…' >&2; exit 1; }
+	$(BIN)/python -m pipeline.report.plot $(ARGS) -- $${RUN-}
 
 .PHONY: pictures
 pictures: $(VENV)/.complete  ## draw the pictures of docs/pictures/ again

@@ -12,6 +12,7 @@ from typing import cast
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -35,15 +36,54 @@ CONF = REPOSITORY / "conf"
 
 
 def register() -> None:
-    """Make pipeline.config's dataclasses the `schema` that conf/config.yaml starts from.
+    """Make what conf/config.yaml's defaults name: pipeline.config's dataclasses `schema`, conf/user.yaml `of_user`.
 
-    An empty `user` stands in where there is no conf/user.yaml: an optional entry of a defaults list must be a group.
+    What only the user knows is left out of the latter: `_fill` adds it, and tells of a user.yaml that cannot be read.
     """
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
-    store.repo.pop("user.yaml", None)
-    if not (CONF / "user.yaml").exists():
-        store.store(name="user", node={})
+    try:
+        of_user = _read_user()
+    except (UserError, *REFUSALS):
+        of_user = OmegaConf.create()
+    for key in MISSING_BY_MAKE:
+        group, _, name = key.partition(".")
+        if isinstance(below := OmegaConf.select(of_user, group, throw_on_missing=False), DictConfig):
+            below.pop(name, None)
+    store.store(name="of_user", node=of_user)
+
+
+def _read_user() -> DictConfig:
+    """What conf/user.yaml holds; nothing where there is none."""
+    path = CONF / "user.yaml"
+    if not path.exists():
+        return OmegaConf.create()
+    try:
+        found = OmegaConf.load(path)
+    except OSError as error:  # OmegaConf's, too, for a file that is one word
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+    if not isinstance(found, DictConfig):
+        raise UserError(f"{path} holds no keys; it looks like conf/config.yaml: data: {{path: /groups/…}}")
+    return found
+
+
+def _fill(tree: DictConfig, words: Sequence[str]) -> None:
+    """Give what only the user knows the value of conf/user.yaml, where neither conf/ nor `words` has one.
+
+    So the sample keeps its own data.path, and a run without an image gets none. At a cluster's site an account that is
+    null is none: GROUP= may be needed there, or not.
+    """
+    of_user = _read_user()
+    given = {word.partition("=")[0].lstrip("+~") for word in words}
+    at_cluster = OmegaConf.select(tree, "site.scheduler") != "local"
+    for key in MISSING_BY_MAKE:
+        value = OmegaConf.select(of_user, key)
+        group, _, name = key.partition(".")
+        absent = OmegaConf.is_missing(tree[group], name)
+        if key == "site.account" and at_cluster:
+            absent = absent or tree.site.account is None
+        if value is not None and absent and key not in given:
+            OmegaConf.update(tree, key, value)
 
 
 def compose(overrides: Sequence[str], *, stand_ins: Mapping[str, str] | None = None) -> Config:
@@ -59,10 +99,11 @@ def compose(overrides: Sequence[str], *, stand_ins: Mapping[str, str] | None = N
         else:
             with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
                 tree = hydra.compose("config", list(overrides))
+        _fill(tree, overrides)
         for key in missing(tree):
             if stand_ins and key in stand_ins:
                 OmegaConf.update(tree, key, stand_ins[key])
-        return to_config(tree)
+        return to_config(tree, overrides)
     except REFUSALS as error:
         raise UserError(explain(error, overrides)) from None
 
@@ -73,29 +114,64 @@ def missing(tree: DictConfig) -> list[str]:
 
 
 def check_words(overrides: Sequence[str]) -> None:
-    """Raise UserError for an override that OmegaConf would stumble over: a key below a group that may be null."""
+    """Raise UserError for an override that Hydra or OmegaConf would stumble over, or take for something else.
+
+    A key below a group that may be null; a choice that is no name of a file in its group's folder.
+    """
     for word in overrides:
         if word.lstrip("+~").startswith("site.network.rack") and not word.endswith("=null"):
             raise UserError(f"{word}: a rack is given whole, in a site's file (conf/site/), not in ARGS")
+        group, _, choices = word.lstrip("+").partition("=")
+        if not re.fullmatch(r"\w+", group) or not (CONF / group).is_dir() or re.search(r"[(\[$]", choices):
+            continue
+        for choice in (one.strip().strip("'\"") for one in choices.split(",")):
+            if choice.startswith("_") or not re.fullmatch(r"[\w.-]*", choice):
+                raise UserError(_no_such_choice(group, choice))
 
 
-def to_config(tree: DictConfig) -> Config:
-    """The dataclass of a composed tree, resolved and checked."""
+def to_config(tree: DictConfig, words: Sequence[str] | None = None) -> Config:
+    """The dataclass of a composed tree, resolved and checked.
+
+    words: the overrides it comes from. Without them it is the tree of Hydra's application, which _fill has not seen.
+    """
+    if words is None:
+        words = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+        _fill(tree, words)
     known = set(keys())
     found = {key for key in _dotted(OmegaConf.to_container(tree)) if not key.startswith(FREE)}
     unknown = sorted(found - known)
     if unknown:
         raise UserError(unknown_key(unknown[0]))
-    absent = missing(tree)
-    if absent:
-        how = "".join(f"{word}… or " for key, word in MISSING_BY_MAKE.items() if key == absent[0])
-        raise UserError(f"{absent[0]} has no value; give it by {how}{absent[0]}=… in ARGS, or in conf/user.yaml")
+    if absent := missing(tree):
+        raise UserError(_no_value(absent, words))
     try:
         config = cast(Config, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), tree)))
     except OmegaConfBaseException as error:
         raise UserError(explain(error)) from None
     check(config)
     return config
+
+
+def _no_value(absent: Sequence[str], words: Sequence[str]) -> str:
+    """The line for keys that nobody gave a value: all of them, and where each can be given."""
+    of_make = [key for key in MISSING_BY_MAKE if key in absent]
+    others = [key for key in absent if key not in of_make]
+    sites = [word.partition("=")[2] for word in words if word.startswith("site=")]
+    file = f"conf/site/{sites[-1] if sites else 'local'}.yaml, in "
+    in_site = file if any(key.startswith("site.") for key in others) else ""
+    if len(absent) == 1 and of_make:
+        key = absent[0]
+        return f"{key} has no value; give it by {MISSING_BY_MAKE[key]}… or {key}=… in ARGS, or in conf/user.yaml"
+    variables = " ".join(f"{MISSING_BY_MAKE[key]}…" for key in of_make)
+    by_make = f"give {variables}, or set {'them' if len(of_make) > 1 else 'it'} in conf/user.yaml"
+    by_file = f"in {in_site}ARGS or in conf/user.yaml"
+    *first, last = [*of_make, *others]
+    named = f"{', '.join(first)} and {last} have" if first else f"{last} has"
+    if not others:
+        return f"{named} no value; {by_make}"
+    if not of_make:
+        return f"{named} no value; give {'them' if first else 'it'} {by_file}"
+    return f"{named} no value; {by_make}; the others {by_file}"
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
@@ -116,7 +192,11 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
     if unknown and unknown[1] not in keys() and "not in" in f"{text} {cause}":
         return unknown_key(unknown[1])
     key = re.search(r"full_key: (\S+)", f"{cause} {text}")
-    first = (cause or text).splitlines()[0].rstrip(".")
+    first, *more = (cause or text).splitlines()
+    if more and (composed := re.match(r"In '([^']+)': \w+ raised while composing", first)):  # what, stands below
+        file = "user" if composed[1] == "of_user" else composed[1]
+        return f"conf/{file}.yaml: {f'{key[1]}: ' if key else ''}{more[0].strip().rstrip('.')}"
+    first = first.rstrip(".")
     return f"{key[1]}: {first}" if key else first
 
 
@@ -142,10 +222,19 @@ def _explain_missing(error: MissingConfigException) -> str:
     folder = CONF / group
     if not group or not folder.is_dir():
         return str(error).splitlines()[0]
-    valid = sorted(path.stem for path in folder.glob("*.yaml") if not path.stem.startswith("_"))
+    return _no_such_choice(group, choice)
+
+
+def _no_such_choice(group: str, choice: str) -> str:
+    valid = choices_of(group)
     guess = nearest(choice, valid)
-    hint = f"did you mean {guess[0]}? " if guess else ""
+    hint = f"did you mean {guess[0]}? " if guess and re.fullmatch(r"[\w.-]+", choice) else ""
     return f"{group}={choice}: no such choice; {hint}there are {', '.join(valid)}"
+
+
+def choices_of(group: str) -> list[str]:
+    """The names that a group's folder of conf/ offers."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml") if not path.stem.startswith("_"))
 
 
 def _explain_group_number(overrides: Sequence[str]) -> str:
@@ -154,7 +243,7 @@ def _explain_group_number(overrides: Sequence[str]) -> str:
         group, _, choice = word.partition("=")
         folder = CONF / group
         if folder.is_dir():
-            valid = sorted(path.stem for path in folder.glob("*.yaml") if not path.stem.startswith("_"))
+            valid = choices_of(group)
             if choice not in valid:
                 hint = f"did you mean {group}{choice}? " if f"{group}{choice}" in valid else ""
                 return f"{word}: no such choice; {hint}there are {', '.join(valid)}"

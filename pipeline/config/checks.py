@@ -25,6 +25,9 @@ DEVICES = ("cpu", "cuda")
 DECODERS = ("dali", "torchvision")
 ON_BAD_SAMPLE = ("refuse", "replace")
 
+SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
+"""Where `make sample` writes."""
+
 
 def check(config: Config) -> None:
     """Raise UserError for the first thing in `config` that cannot be run."""
@@ -44,7 +47,9 @@ def check(config: Config) -> None:
 def check_data(path: Path) -> None:
     """Raise UserError unless `path` holds prepared shards."""
     if not path.is_dir():
-        raise UserError(f"data.path {path}: no such folder; `make sample` makes the sample, data.path= names another")
+        sample = path.resolve() == SAMPLE
+        mend = "`make sample` makes the sample" if sample else "DATA= or data.path= names another"
+        raise UserError(f"data.path {path}: no such folder; {mend}")
     if not (path / "manifest.json").is_file():
         raise UserError(
             f"data.path {path}: no manifest.json in it, so these are not prepared shards; see `make sample`"

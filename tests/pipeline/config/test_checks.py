@@ -6,7 +6,7 @@ import pytest
 
 from jobs.compose import compose
 from pipeline.allreduce.hook import SCHEMES
-from pipeline.config import check, check_data
+from pipeline.config import check, check_data, checks
 from pipeline.config.checks import ALL_REDUCES
 from pipeline.config.site import LinkConfig
 from pipeline.errors import UserError
@@ -103,8 +103,14 @@ def test_threads_that_torchvision_would_ignore_are_refused() -> None:
 
 
 def test_a_missing_data_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder"):
+    with pytest.raises(UserError, match=r"no such folder; DATA= or data.path= names another$"):
         check_data(tmp_path / "absent")
+
+
+def test_only_where_the_sample_lies_is_make_sample_the_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "SAMPLE", tmp_path / "data" / "sample")
+    with pytest.raises(UserError, match=r"no such folder; `make sample` makes the sample$"):
+        check_data(tmp_path / "data" / "sample")
 
 
 def test_a_folder_without_shards_is_named(tmp_path: Path) -> None:
