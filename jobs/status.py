@@ -222,7 +222,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.job_id,
         row.state,
         progress,
-        "" if row.eta_s is None else str(timedelta(seconds=round(row.eta_s))),
+        "" if row.eta_s is None else str(timedelta(seconds=max(0, round(row.eta_s)))),
         "" if row.top1 is None else f"{row.top1:.2f} %",
         str(row.starts or ""),
         row.why,
