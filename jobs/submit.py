@@ -79,10 +79,10 @@ def guarded(task: Callable[[], object]) -> int | None:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # whoever read our output has gone; the run itself is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except compose.REFUSALS as error:  # some of Hydra's are OSErrors too
+        return fail(compose.explain(error, sys.argv[1:]))
     except OSError as error:
         return fail(f"{error.filename or 'a file'} cannot be made or written: {error.strerror}; name another folder")
-    except compose.REFUSALS as error:
-        return fail(compose.explain(error, sys.argv[1:]))
     return None
 
 
@@ -111,10 +111,10 @@ def run(tree: DictConfig, words: Sequence[str], made: list[Job]) -> Done:
         code = local.run(folder)
     except UserError as error:
         return Done(folder, fail(f"{whose(words)}{error}"))
-    except OSError as error:
-        return Done(folder, fail(f"{whose(words)}{error.filename or folder} cannot be written: {error.strerror}"))
     except compose.REFUSALS as error:
         return Done(folder, fail(whose(words) + compose.explain(error, words)))
+    except OSError as error:
+        return Done(folder, fail(f"{whose(words)}{error.filename or folder} cannot be written: {error.strerror}"))
     print(f"run folder: {folder}", flush=True)
     return Done(folder, code)
 
