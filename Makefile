@@ -146,7 +146,7 @@ format: $(VENV)/.complete  ## let ruff format and mend
 
 .PHONY: test
 test: lint $(SAMPLE)  ## lint and all tests but the long ones
-	@$(BIN)/python -m pytest -m 'not long' --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -m 'not long' --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-long
 test-long: $(VENV)/.complete $(SAMPLE)  ## the tests that take minutes

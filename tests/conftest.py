@@ -10,8 +10,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # several worlds of workers share
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-LONGEST = ["test_slurm_jobs.py", "test_gridengine_jobs.py", "test_make.py", "test_trainer.py", "test_schedulers.py"]
-"""Files to start with, in this order, so that two processes end together. The first two wait more than they compute."""
+LONGEST = ["test_slurm_jobs.py", "test_gridengine_jobs.py", "test_make.py", "test_trainer.py", "test_lost_worker.py"]
+"""Files to start with, in this order, so that all processes end together. The first two wait more than they compute:
+there is a process more than cores for that."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

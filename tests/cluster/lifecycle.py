@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipeline.run_folder import RunFolder
-from tests.cluster.runs import Runs, exits, losses, wait_for
+from tests.cluster.runs import DONE, SAVES, Runs, exits, losses, wait_for
 
 ONE_A_NODE = "site.workers_per_node=1"
 UPDATES = 15
@@ -38,10 +38,10 @@ class Lifecycle:
         assert row["why"].startswith("exit code 1: rank 0: model.classes=11, but ")
         assert exits(run) == [1]
 
-    def test_a_sweep_of_four_is_one_array_with_four_results(self, runs: Runs) -> None:
+    def test_a_sweep_of_four_is_one_array_of_which_each_is_a_run(self, runs: Runs) -> None:
         rates = ("1.0", "2.0", "3.0", "3.1")
         words = runs.arguments(
-            f"{ONE_A_NODE} 'optim.lr={','.join(rates)}' run.stop_after_updates=2 "
+            f"{ONE_A_NODE} 'optim.lr={','.join(rates)}' {runs.stand_in(DONE)} "
             f"'run.dir={runs.folder}/sweep-$${{optim.lr}}'"
         )
         done = runs.make("sweep", "EXP=5", f"SITE={runs.site}", "WORKERS=1", words)
@@ -50,8 +50,10 @@ class Lifecycle:
         assert len(set(ids)) == 4
         assert len({one.replace("_", ".").partition(".")[0] for one in ids}) == 1
         assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("job ")] == ids
-        for run in swept:
-            assert runs.finished(run)["updates"] == 2
+        for run, job_id in zip(swept, ids, strict=True):
+            runs.wait_for_an_end(run)
+            assert runs.row(run)["state"] == "done"
+            assert (run.attempts / "0" / "job_id").read_text().strip() == job_id
 
     def test_two_nodes_of_four_workers_train_to_the_result(self, runs: Runs) -> None:
         run = runs.submit("two-nodes", "site.workers_per_node=4 run.stop_after_updates=4", "NODES=2")
@@ -66,13 +68,12 @@ class Lifecycle:
 
     def test_a_chain_of_jobs_goes_on_where_the_one_before_saved_and_ends_when_the_run_is_done(self, runs: Runs) -> None:
         chain = "site.requeue.how=chain site.requeue.max=2 site.wall_time=0:05:00 site.requeue.lead_s=299"
-        run = runs.submit("chain", f"{ONE_A_NODE} {chain} run.stop_after_updates={UPDATES}", "NODES=1")
+        run = runs.submit("chain", f"{ONE_A_NODE} {chain} {runs.stand_in(SAVES)}", "NODES=1")
         assert len(run.job_ids()) == 3
-        assert runs.finished(run)["updates"] == UPDATES
+        runs.wait_for_an_end(run)
+        assert runs.row(run)["state"] == "done"
         assert exits(run) == [85, 0]
-        assert [
-            (attempt / "job_id").read_text().strip() for attempt in sorted(run.attempts.iterdir())
-        ] == run.job_ids()[:2]
+        assert [(run.attempts / number / "job_id").read_text().strip() for number in ("0", "1")] == run.job_ids()[:2]
 
     def test_a_run_out_of_time_is_saved_started_again_and_ends_as_an_undisturbed_one(
         self, runs: Runs, out_of_time: tuple[RunFolder, RunFolder]

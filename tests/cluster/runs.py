@@ -36,6 +36,23 @@ exec sleep 600
 """
 
 
+DONE = """#!/bin/bash
+# In the place of a rank's Python: is done at once, and says where.
+attempt=$(ls -d "$3"/attempts/* | sort -V | tail -n 1)
+uname -n > "$attempt/rank-$OMPI_COMM_WORLD_RANK-of-$OMPI_COMM_WORLD_SIZE"
+touch "$attempt/ready" "$attempt/done"
+"""
+
+SAVES = """#!/bin/bash
+# In the place of a rank's Python: saves when it is asked to, and is done in the next attempt.
+attempt=$(ls -d "$3"/attempts/* | sort -V | tail -n 1)
+[ "${attempt##*/}" = 0 ] || { touch "$attempt/done"; exit 0; }
+trap 'exit 85' USR2
+touch "$attempt/ready"
+while :; do sleep 0.1; done
+"""
+
+
 @dataclass(frozen=True)
 class Runs:
     """Runs at one scheduler."""
@@ -70,10 +87,10 @@ class Runs:
         assert done.stdout.strip().endswith(f"at {self.site}, run folder: {folder.path}")
         return folder
 
-    def stand_in(self) -> str:
-        """The override that has ranks wait in the place of training."""
-        path = self.folder / "stand-in"
-        path.write_text(STAND_IN)
+    def stand_in(self, text: str | None = None) -> str:
+        """The override that has a program run in the place of training; None: one that waits."""
+        path = self.folder / f"stand-in-{abs(hash(text))}"
+        path.write_text(text or STAND_IN)
         path.chmod(0o755)
         return f"site.python={path}"
 
@@ -88,11 +105,18 @@ class Runs:
         ends = time.monotonic() + LIMIT_S
         while (row := self.row(run))["state"] not in states or not row["why"].startswith(why):
             assert time.monotonic() < ends, f"{row}\n{everything(run)}"
-            time.sleep(0.5)
+            time.sleep(1.5)  # a question starts a Python: those of two schedulers' tests would take a core
         return row
+
+    def wait_for_an_end(self, run: RunFolder) -> None:
+        """Wait, without asking anybody, until an attempt has ended that is not to be followed, or for a while."""
+        ends = time.monotonic() + LIMIT_S / 2
+        while run.exit_code(run.latest_attempt()) in (None, 85) and time.monotonic() < ends:
+            time.sleep(0.2)
 
     def finished(self, run: RunFolder) -> dict[str, Any]:
         """Wait until a run is done; its result."""
+        self.wait_for_an_end(run)
         row = self.until(run, ["done", "failed", "lost", "saved", "cancelled"])
         assert row["state"] == "done", f"{row}\n{everything(run)}"
         result = run.read_result()

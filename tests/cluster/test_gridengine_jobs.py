@@ -4,7 +4,7 @@ import pytest
 
 from tests.cluster.gridengine_cluster import GridEngineCluster
 from tests.cluster.lifecycle import ONE_A_NODE, Lifecycle, out_of_time
-from tests.cluster.runs import Runs, everything, exits, wait_for
+from tests.cluster.runs import DONE, Runs, everything, exits, wait_for
 
 __all__ = ["out_of_time"]  # a fixture of its module
 
@@ -35,12 +35,16 @@ def test_doctor_has_grid_engine_verify_the_script_and_tells_its_words(runs: Runs
     assert "FAIL  scheduler's test of the script: found " in too_many.stdout
 
 
-def test_a_site_with_a_parallel_environment_trains_to_the_result(runs: Runs) -> None:
+def test_a_site_with_a_parallel_environment_has_its_ranks_on_its_nodes(runs: Runs) -> None:
     other = Runs(runs.cluster, "gridengine", runs.folder, "site.wall_time=0:10:00 site.cores_per_node=4")
-    run = other.submit("slots", f"{ONE_A_NODE} run.stop_after_updates=2", "NODES=2")
-    assert other.finished(run)["workers"] == 2
+    run = other.submit("slots", f"{ONE_A_NODE} {other.stand_in(DONE)}", "NODES=2")
+    other.wait_for_an_end(run)
+    assert other.row(run)["state"] == "done"
+    nodes = [(run.attempts / "0" / f"rank-{rank}-of-2").read_text() for rank in range(2)]
+    assert nodes[0] != nodes[1]
 
 
+@pytest.mark.long
 def test_a_run_on_a_node_that_dies_starts_again_on_another(runs: Runs, gridengine: GridEngineCluster) -> None:
     run = runs.submit("dies", f"{ONE_A_NODE} {runs.stand_in()}", "NODES=1")
     wait_for(run.attempts / "0" / "ready", run)

@@ -12,6 +12,10 @@ from tests.cluster.conftest import need
 from tests.cluster.gridengine_cluster import GridEngineCluster
 from tests.cluster.slurm_cluster import SlurmCluster
 
+pytestmark = (
+    pytest.mark.long
+)  # whole runs (test_slurm_jobs.py, test_gridengine_jobs.py) need all of it at every `make test`
+
 LIMIT_S = 120
 
 WORLD = """

@@ -48,13 +48,14 @@ def test_a_job_submitted_from_inside_another_asks_for_its_own_machines(runs: Run
     runs.make("cancel", f"RUN={run.path}")
 
 
+@pytest.mark.long
 def test_a_term_to_ranks_under_srun_saves_and_the_run_goes_on(runs: Runs, slurm: SlurmCluster) -> None:
-    words = f"site.launcher=srun {ONE_A_NODE} run.stop_after_updates=150 run.agree_every_updates=1"
+    words = f"site.launcher=srun {ONE_A_NODE} run.stop_after_updates=100 run.agree_every_updates=1"
     run = runs.submit("term", words, "NODES=2")
     wait_for(run.metrics, run)
     slurm.run(["scancel", "--signal=TERM", run.job_ids()[0]])  # to the ranks, not to the script
     result = runs.finished(run)
-    assert (result["workers"], result["updates"]) == (2, 150)
+    assert (result["workers"], result["updates"]) == (2, 100)
     assert exits(run) == [85, 0]
 
 
@@ -70,7 +71,7 @@ def test_doctor_has_slurm_test_the_script_and_tells_its_words(runs: Runs) -> Non
 
 
 def test_a_preempted_run_with_much_state_goes_on_from_its_last_checkpoint(runs: Runs) -> None:
-    big = "model.stem=64 model.widths=[1024] model.blocks=[1] data.image_size=8"
+    big = "model.stem=64 model.widths=[1024] model.blocks=[1] data.image_size=4"
     run = runs.submit(
         "preempted",
         f"{ONE_A_NODE} {big} run.stop_after_updates=12 run.checkpoint_every_updates=2 run.agree_every_updates=1",
