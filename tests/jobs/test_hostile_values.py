@@ -144,7 +144,7 @@ def noted(top: Path, program: str) -> list[str]:
     return (top / "notes" / f"{program}.words").read_bytes().decode().split("\0")[:-1]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(site=st.sampled_from(sorted(SITES)), key=st.sampled_from(KEYS), text=TEXTS)
 @example(site="abci3", key="container.options", text=f"x\nEND_OF_RANK\ntouch {CANARY}\n")
 @example(site="abci", key="container.options", text=f"x\nEND_OF_RANK\ntouch {CANARY}\n")

@@ -127,6 +127,7 @@ def test_at_a_cluster_they_are_submitted_and_all_are_checked_first(
     assert len((tmp_path / "told").read_text().splitlines()) == 2
 
 
+@pytest.mark.long
 def test_here_they_run_one_after_another_and_their_table_ends_it(
     tmp_path: Path, sample: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
