@@ -19,14 +19,13 @@ from submitit.core.job_environment import JobEnvironment
 from submitit.core.utils import DelayedSubmission, JobPaths, UncompletedJobError
 
 from jobs import launch, state, task
+from jobs.compose import REPOSITORY
 from jobs.job import Job, make_job
 from jobs.scheduler import Scheduler, call, words
 from jobs.script import Batch, quote, render
 from pipeline.config import load
 from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
-
-REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def script(job: Job, scheduler: Scheduler) -> str:

@@ -105,12 +105,11 @@ def render(
     ranks. batch: what a scheduler asks for; None: the script runs on this machine.
     """
     exports = {**ENVIRONMENT_OF_A_RANK, "OMP_NUM_THREADS": str(threads), **(environment or {})}
-    log = "" if batch is None else OUTPUT
     blocks = [
         _head(folder, repository, title, batch),
-        *([_guard()] if batch is not None and batch.chained else []),
+        GUARD if batch is not None and batch.chained else "",
         _opening(batch),
-        log,
+        "" if batch is None else OUTPUT,
         *([] if batch is None else _preparation(batch)),
         "" if batch is None else OF_MODULES,
         _exports(exports, repository),
@@ -146,8 +145,7 @@ flock --timeout {lock_s} 8  # the job before may be about to end, and whoever as
 """
 
 
-def _guard() -> str:
-    return """
+GUARD = """
 # A job that was submitted ahead has something to do only where the one before it saved, or could not say how it ended.
 if [ "${1:-}" = follow ]; then
     last=-1

@@ -13,6 +13,7 @@ from typing import ClassVar
 from jobs.executor import BatchEnvironment, BatchExecutor, BatchJob, QueueWatcher
 from jobs.job import Job
 from jobs.scheduler import Parts, Scheduler, Sighting, call, words
+from pipeline.config.wall_time import clock
 from pipeline.errors import UserError
 
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
@@ -49,7 +50,7 @@ class Slurm(Scheduler):
             f"--job-name={job.name}",
             f"--nodes={asked.nodes}",
             f"--ntasks-per-node={asked.workers_per_node}",
-            f"--time={_time(asked.wall_time_s)}",
+            f"--time={clock(asked.wall_time_s)}",
         ]
         if asked.cores_per_node is not None:
             found.append(f"--cpus-per-task={max(1, asked.cores_per_node // asked.workers_per_node)}")
@@ -159,10 +160,6 @@ def sighting(state: str, reason: str) -> Sighting:
     if word not in ENDED:
         return Sighting("unanswered", word, f"SLURM's answer is not understood: {state}")
     return Sighting("ended", word, "" if reason in ("NonZeroExitCode", "") else reason)
-
-
-def _time(seconds: int) -> str:
-    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 class SlurmWatcher(QueueWatcher):
