@@ -18,7 +18,9 @@ def script(config: Config, plan: Plan, folder: RunFolder, repository: Path) -> s
     return render(
         folder=folder,
         repository=repository,
-        launch=launch_command(plan.workers, [sys.executable, "-m", "pipeline.train", str(folder.path)]),
+        launch=launch_command(
+            plan.workers, [config.site.python or sys.executable, "-m", "pipeline.train", str(folder.path)]
+        ),
         threads=config.site.threads_per_worker,
         start_timeout_s=config.site.start_timeout_s,
         title=f"Torus224, {config.experiment}, on this machine",

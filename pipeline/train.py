@@ -4,6 +4,7 @@ Exit codes: 0 done, 85 saved on request and to be started again, 1 failed with o
 """
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -100,6 +101,7 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
         f"starting {counted(plan.workers, 'worker')} (a few seconds; up to a minute on a busy machine)", highlight=False
     )
 
+    gc.disable()  # imports make a million objects and no garbage: a rank is up an eighth sooner
     from pipeline import preflight, workers  # torch and MPI take seconds to import: say something first
 
     workers.die_with_launcher()
@@ -156,6 +158,8 @@ def _train(
         memories, validation_images = (train, validation), len(validation.index)
     observer = Watcher(config, plan, folder, console, began, validation_images) if me.is_head else Silent()
     trainer = Trainer(config, plan, me, folder, memories, observer, stop.is_set)
+    gc.freeze()  # what is there now stays: no collection between updates walks over it
+    gc.enable()
     observer.start(trainer.update, trainer.averaging)
     ending = trainer.run()
     observer.close(finished=not ending.requested)

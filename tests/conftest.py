@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -13,6 +14,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 LONGEST = ["test_slurm_jobs.py", "test_gridengine_jobs.py", "test_make.py", "test_trainer.py", "test_lost_worker.py"]
 """Files to start with, in this order, so that all processes end together. The first two wait more than they compute:
 there is a process more than cores for that."""
+
+
+gc.disable()  # while the packages under test are imported: a million objects and no garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,7 +17,8 @@ def out_of_time(runs: Runs) -> tuple[RunFolder, RunFolder]:
     """A run whose wall time ends before it does, and an undisturbed one."""
     words = f"{ONE_A_NODE} run.stop_after_updates={UPDATES}"
     short = "site.wall_time=0:05:00 site.requeue.lead_s=299"
-    return runs.submit("short", f"{words} {short}", "NODES=2"), runs.submit("whole", words, "NODES=2")
+    nodes = f"NODES={runs.nodes}"
+    return runs.submit("short", f"{words} {short}", nodes), runs.submit("whole", words, nodes)
 
 
 @pytest.mark.usefixtures("out_of_time")  # what takes longest starts first
@@ -34,6 +35,7 @@ class Lifecycle:
 
     def test_a_failing_run_shows_its_exit_code_and_last_words(self, runs: Runs) -> None:
         run = runs.submit("failing", f"{ONE_A_NODE} model.classes=11 run.stop_after_updates=2", "NODES=1")
+        runs.wait_for_an_end(run)
         row = runs.until(run, ["failed"])
         assert row["why"].startswith("exit code 1: rank 0: model.classes=11, but ")
         assert exits(run) == [1]

@@ -63,6 +63,8 @@ class Runs:
     folder: Path
     words: str
     """Overrides of every run, beside those of the scale model."""
+    nodes: int = 1
+    """Of a run that is out of time."""
 
     def make(
         self, *words: str, check: bool = True, env: Mapping[str, str] | None = None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.lifecycle import ONE_A_NODE, Lifecycle, out_of_time
-from tests.cluster.runs import Runs, everything, exits, wait_for
+from tests.cluster.runs import DONE, Runs, everything, exits, wait_for
 from tests.cluster.slurm_cluster import SlurmCluster
 
 __all__ = ["out_of_time"]  # a fixture of its module
@@ -13,7 +13,7 @@ __all__ = ["out_of_time"]  # a fixture of its module
 
 @pytest.fixture(scope="module")
 def runs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(slurm, "slurm", tmp_path_factory.mktemp("runs"), "site.wall_time=0:10:00")
+    return Runs(slurm, "slurm", tmp_path_factory.mktemp("runs"), "site.wall_time=0:10:00", nodes=2)
 
 
 class TestSlurm(Lifecycle):
@@ -71,10 +71,10 @@ def test_doctor_has_slurm_test_the_script_and_tells_its_words(runs: Runs) -> Non
 
 
 def test_a_preempted_run_with_much_state_goes_on_from_its_last_checkpoint(runs: Runs) -> None:
-    big = "model.stem=64 model.widths=[1024] model.blocks=[1] data.image_size=4"
+    big = "model.stem=8 model.widths=[8,1024] model.blocks=[1,1] data.image_size=4"
     run = runs.submit(
         "preempted",
-        f"{ONE_A_NODE} {big} run.stop_after_updates=12 run.checkpoint_every_updates=2 run.agree_every_updates=1",
+        f"{ONE_A_NODE} {big} run.stop_after_updates=8 run.checkpoint_every_updates=2 run.agree_every_updates=1",
         "NODES=1",
     )
     wait_for(run.checkpoint(4), run)
@@ -85,7 +85,7 @@ def test_a_preempted_run_with_much_state_goes_on_from_its_last_checkpoint(runs: 
     wait_for(urgent.attempts / "0" / "ready", urgent)
     assert runs.until(run, ["waiting"])["state"] == "waiting"
     runs.make("cancel", f"RUN={urgent.path}")
-    assert runs.finished(run)["updates"] == 12
+    assert runs.finished(run)["updates"] == 8
     assert len(exits(run)) == 2
     assert "going on after update" in run.job_log.read_text()
 
@@ -104,11 +104,11 @@ def test_a_run_on_a_node_that_dies_starts_again_on_another(runs: Runs, slurm: Sl
 
 def test_without_accounting_runs_end_as_they_end(slurm_without_accounting: SlurmCluster, tmp_path: Path) -> None:
     runs = Runs(slurm_without_accounting, "slurm", tmp_path, ONE_A_NODE)
-    done = runs.submit("done", "run.stop_after_updates=2", "NODES=1")
+    done = runs.submit("done", runs.stand_in(DONE), "NODES=1")
     killed = runs.submit("killed", f"{runs.stand_in()} 'site.extra_directives=[--no-requeue]'", "NODES=1")
     wait_for(killed.attempts / "0" / "ready", killed)
     node = slurm_without_accounting.node_names.index((killed.attempts / "0" / "hosts").read_text().split()[0])
-    assert runs.finished(done)["updates"] == 2
+    assert runs.until(done, ["done", "failed", "lost"])["state"] == "done"
     slurm_without_accounting.kill_daemon(node)
     row = runs.until(killed, ["lost", "failed", "done"])
     assert (row["state"], "NODE_FAIL" in row["why"]) == ("lost", True), row

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from jobs import local
+from jobs.compose import compose
+from pipeline.config import make_plan
+from pipeline.run_folder import RunFolder
 
 HALF_A_LINE = """
 import pathlib, sys, time
@@ -34,3 +37,10 @@ def test_nothing_of_a_job_that_the_shell_sits_in_reaches_the_ranks(monkeypatch: 
     environment = local.environment()
     assert not set(foreign) & set(environment)
     assert environment["KEPT"] == "yes"
+
+
+def test_ranks_run_in_the_python_that_the_site_names(repository: Path, tmp_path: Path) -> None:
+    named = compose(["exp=exp5", "site.python=/opt/other/bin/python3"])
+    text = local.script(named, make_plan(named), RunFolder(tmp_path), repository)
+    words = text.replace("\\\n", " ").split()
+    assert words[words.index("pipeline.train") - 2] == "/opt/other/bin/python3"

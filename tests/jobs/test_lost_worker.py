@@ -16,10 +16,12 @@ from tests.jobs.test_make import environment, processes, the_error
 TIMEOUT_S = 5
 
 
-def lose(repository: Path, folder: RunFolder, act: Callable[[], None]) -> "subprocess.CompletedProcess[str]":
-    """Start a run of four workers, `act` when it is in full swing, and wait for its end."""
+def lose(
+    repository: Path, folder: RunFolder, act: Callable[[], None], *, workers: int = 4
+) -> "subprocess.CompletedProcess[str]":
+    """Start a run, `act` when it is in full swing, and wait for its end."""
     words = f"run.dir={folder.path} allreduce.timeout_s={TIMEOUT_S}"
-    command = ["make", "train", "EXP=5", f"ARGS={words}"]
+    command = ["make", "train", "EXP=5", f"WORKERS={workers}", f"ARGS={words}"]
     with subprocess.Popen(
         command, cwd=repository, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -55,18 +57,18 @@ KILLED = (
 )
 
 LOST = {
-    "stopped": (2, signal.SIGSTOP, r"rank \d: " + SILENT.format(2)),
-    "stopped, and the first": (0, signal.SIGSTOP, r"rank \d: " + SILENT.format(0)),
-    "killed": (2, signal.SIGKILL, KILLED.format(2)),
+    "stopped": (4, 2, signal.SIGSTOP, r"rank \d: " + SILENT.format(2)),
+    "stopped, and the first": (4, 0, signal.SIGSTOP, r"rank \d: " + SILENT.format(0)),
+    "killed": (2, 1, signal.SIGKILL, KILLED.format(1)),
 }
-"""The rank, what befalls it, and what is printed."""
+"""Workers, the rank, what befalls it, and what is printed."""
 
 
 @pytest.mark.parametrize("case", ["stopped", "killed", pytest.param("stopped, and the first", marks=pytest.mark.long)])
 def test_a_lost_worker_is_named_and_nothing_of_the_run_stays(repository: Path, tmp_path: Path, case: str) -> None:
-    rank, number, expected = LOST[case]
+    workers, rank, number, expected = LOST[case]
     folder = RunFolder(tmp_path / "run")
-    done = lose(repository, folder, lambda: os.kill(process_of(folder, rank), number))
+    done = lose(repository, folder, lambda: os.kill(process_of(folder, rank), number), workers=workers)
     assert re.match(f"error: {expected}", the_error(done))
     wait_until(lambda: processes(folder) == [])
     script = (folder.attempts / "0" / "job_id").read_text().strip()
