@@ -2,16 +2,19 @@
 
     manifest.json        format, data set, classes; per split: samples, bytes, shards with sizes and checksums
     train-000000.tar     members KEY.jpg and KEY.cls, as WebDataset has it
-    train-000000.tsv     key, offset and size of the image in the tar, label, width, height: a line a sample
+    train-000000.tsv     key, offset and size of the image in the tar, label, width, height, CRC-32: a line a sample
 
 Same input, same bytes: members carry no times or owners.
 """
 
+import contextlib
 import csv
 import hashlib
 import io
 import json
 import tarfile
+import warnings
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -24,8 +27,8 @@ from numpy.typing import NDArray
 from pipeline.errors import UserError
 from pipeline.run_folder import write_atomically
 
-FORMAT = 1
-INDEX_FIELDS = ("key", "offset", "size", "label", "width", "height")
+FORMAT = 2
+INDEX_FIELDS = ("key", "offset", "size", "label", "width", "height", "crc32")
 
 
 @dataclass(frozen=True)
@@ -41,29 +44,46 @@ class Sample:
 
 @dataclass(frozen=True)
 class Index:
-    """All samples of a split, in the order of its shards: arrays of one entry a sample."""
+    """All samples of a split, in the order of its shards: arrays of one entry a sample.
+
+    Keys stay in the files: a million of them would take a hundred times a worker's patience and memory.
+    """
 
     folder: Path
     shards: list[str]
-    keys: list[str]
     shard: NDArray[np.int64]
     offset: NDArray[np.int64]
     size: NDArray[np.int64]
     label: NDArray[np.int64]
     width: NDArray[np.int64]
     height: NDArray[np.int64]
+    crc32: NDArray[np.int64]
+    """Of each image's bytes, as zlib has it."""
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.shard)
 
     def first(self, samples: int) -> "Index":
         """The first `samples` samples."""
-        arrays = (self.shard, self.offset, self.size, self.label, self.width, self.height)
-        return Index(self.folder, self.shards, self.keys[:samples], *(array[:samples] for array in arrays))
+        arrays = (self.shard, self.offset, self.size, self.label, self.width, self.height, self.crc32)
+        return Index(self.folder, self.shards, *(array[:samples] for array in arrays))
+
+    def key(self, sample: int) -> str:
+        """The key of sample `sample`, read from its shard's index; empty where that cannot be read any more."""
+        number = int(self.shard[sample])
+        inside = sample - int(np.searchsorted(self.shard, number))
+        with contextlib.suppress(OSError, StopIteration, UserError):
+            return next(islice(_read_rows(self.folder / tsv(self.shards[number])), inside, None))[0]
+        return ""
 
     def where(self, sample: int) -> str:
         """Sample `sample`, named for a person: its key and its shard."""
-        return f"{self.keys[sample]} in {self.folder / self.shards[self.shard[sample]]}"
+        return f"{self.key(sample) or f'number {sample}'} in {self.folder / self.shards[self.shard[sample]]}"
+
+
+def tsv(shard: str) -> str:
+    """The name of a shard's index."""
+    return shard.removesuffix(".tar") + ".tsv"
 
 
 def write_split(folder: Path, split: str, samples: Iterable[Sample], *, samples_per_shard: int) -> dict[str, Any]:
@@ -91,18 +111,14 @@ def read_index(folder: Path, split: str) -> Index:
     if split not in manifest["splits"]:
         raise UserError(f"{folder} has no split {split!r}; it has {', '.join(manifest['splits'])}")
     shards = manifest["splits"][split]["shards"]
-    rows: list[tuple[int, list[str]]] = []
-    for number, shard in enumerate(shards):
+    tables = []
+    for shard in shards:
         _check_shard(folder, shard)
-        rows.extend((number, row) for row in _read_rows(folder / shard["name"].replace(".tar", ".tsv")))
-    _check_rows(folder, shards, rows)
-    columns = np.array([[int(value) for value in row[1:]] for _, row in rows], dtype=np.int64).reshape(-1, 5)
+        tables.append(_read_table(folder / tsv(shard["name"]), shard["samples"]))
+    shard_of_row = np.repeat(np.arange(len(shards)), [len(table) for table in tables])
+    columns = np.concatenate([np.empty((0, len(INDEX_FIELDS) - 1), np.int64), *tables]).T
     return Index(
-        folder,
-        [shard["name"] for shard in shards],
-        [row[0] for _, row in rows],
-        np.array([number for number, _ in rows], dtype=np.int64),
-        *columns.T,
+        folder, [shard["name"] for shard in shards], shard_of_row, *(np.ascontiguousarray(column) for column in columns)
     )
 
 
@@ -122,7 +138,8 @@ def _write_shard(folder: Path, name: str, samples: list[Sample]) -> dict[str, An
     writer = csv.writer(rows, delimiter="\t", lineterminator="\n")
     writer.writerow(INDEX_FIELDS)
     for sample, offset in zip(samples, offsets, strict=True):
-        writer.writerow([sample.key, offset, len(sample.image), sample.label, sample.width, sample.height])
+        size, crc32 = len(sample.image), zlib.crc32(sample.image)
+        writer.writerow([sample.key, offset, size, sample.label, sample.width, sample.height, crc32])
     write_atomically(folder / f"{name}.tsv", rows.getvalue())
     content = tar_path.read_bytes()
     return {
@@ -157,22 +174,29 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _check_rows(folder: Path, shards: list[dict[str, Any]], rows: list[tuple[int, list[str]]]) -> None:
-    """Raise UserError for a row that is none, or for an index that has not as many as its shard has samples."""
-    counts = [0] * len(shards)
-    for number, row in rows:
-        counts[number] += 1
-        if len(row) != len(INDEX_FIELDS) or not all(value.isdigit() for value in row[1:]):
-            name = shards[number]["name"].replace(".tar", ".tsv")
-            raise UserError(
-                f"{folder / name}, sample {counts[number]}: not a line of an index; prepare the shards again"
+def _read_table(path: Path, samples: int) -> NDArray[np.int64]:
+    """The numbers of a shard's index, shape (samples, fields but the key)."""
+    with warnings.catch_warnings(action="ignore"), _existing(path).open() as file:  # of an empty file
+        _check_header(path, file.readline())
+        try:
+            table = np.loadtxt(
+                file, np.int64, comments=None, delimiter="\t", usecols=range(1, len(INDEX_FIELDS)), ndmin=2
             )
-    for shard, count in zip(shards, counts, strict=True):
-        if count != shard["samples"]:
-            name = shard["name"].replace(".tar", ".tsv")
-            raise UserError(
-                f"{folder / name} has {count} samples, manifest.json says {shard['samples']}; prepare it again"
-            )
+        except ValueError:
+            raise _wrong_row(path) from None
+    if len(table) != samples:
+        raise UserError(f"{path} has {len(table)} samples, manifest.json says {samples}; prepare it again")
+    if (table < 0).any():
+        raise _wrong_row(path)
+    return table
+
+
+def _wrong_row(path: Path) -> UserError:
+    """The error that names the first row which is none."""
+    rows = list(_read_rows(path))
+    fits = [len(row) == len(INDEX_FIELDS) and all(value.isdigit() for value in row[1:]) for row in rows]
+    number = fits.index(False) + 1 if False in fits else len(rows)
+    return UserError(f"{path}, sample {number}: not a line of an index; prepare the shards again")
 
 
 def _check_shard(folder: Path, shard: dict[str, Any]) -> None:
@@ -186,12 +210,18 @@ def _check_shard(folder: Path, shard: dict[str, Any]) -> None:
 
 
 def _read_rows(path: Path) -> Iterator[list[str]]:
-    try:
-        with path.open(newline="") as file:
-            rows = csv.reader(file, delimiter="\t")
-            header = next(rows, [])
-            if tuple(header) != INDEX_FIELDS:
-                raise UserError(f"{path} is no index: its first line must name {', '.join(INDEX_FIELDS)}")
-            yield from rows
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file, though its shard is there; prepare the shards again") from None
+    with _existing(path).open(newline="") as file:
+        _check_header(path, file.readline())
+        yield from csv.reader(file, delimiter="\t")
+
+
+def _existing(path: Path) -> Path:
+    """The path itself. Raises UserError where there is no such file."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file, though its shard is there; prepare the shards again")
+    return path
+
+
+def _check_header(path: Path, line: str) -> None:
+    if tuple(line.rstrip("\r\n").split("\t")) != INDEX_FIELDS:
+        raise UserError(f"{path} is no index: its first line must name {', '.join(INDEX_FIELDS)}")

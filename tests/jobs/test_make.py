@@ -274,7 +274,7 @@ def copy_sample(sample: Path, folder: Path, *, truncated: int) -> None:
         images = [shards[index.shard[i]][index.offset[i] : index.offset[i] + index.size[i]] for i in range(len(index))]
         if split == "train":
             images[truncated] = images[truncated][:300]
-        samples = [Sample(index.keys[i], image, int(index.label[i]), 28, 28) for i, image in enumerate(images)]
+        samples = [Sample(index.key(i), image, int(index.label[i]), 28, 28) for i, image in enumerate(images)]
         splits[split] = write_split(folder, split, samples, samples_per_shard=1000)
     write_manifest(folder, name="damaged", classes=10, splits=splits)
 

@@ -24,7 +24,7 @@ def test_the_index_points_at_the_images_that_tarfile_finds(folder: Path) -> None
         tar_path = folder / index.shards[index.shard[sample]]
         content = tar_path.read_bytes()[index.offset[sample] : index.offset[sample] + index.size[sample]]
         with tarfile.open(tar_path) as tar:
-            image, label = (tar.extractfile(f"{index.keys[sample]}.{kind}") for kind in ("jpg", "cls"))
+            image, label = (tar.extractfile(f"{index.key(sample)}.{kind}") for kind in ("jpg", "cls"))
             assert image is not None
             assert label is not None
             assert image.read() == content == jpeg(sample)
@@ -60,7 +60,7 @@ def test_a_damaged_manifest_is_named(folder: Path) -> None:
 def test_another_format_is_named(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text()) | {"format": 99}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="has format 99, this version reads 1"):
+    with pytest.raises(UserError, match="has format 99, this version reads 2"):
         read_index(folder, "train")
 
 
