@@ -40,8 +40,9 @@ from jobs import compose
 from pipeline.config import Config, make_plan
 from pipeline.data import order
 from pipeline.data.loader import TrainingLoader
-from pipeline.data.memory import SampleMemory, stage
+from pipeline.data.memory import SampleMemory
 from pipeline.data.shards import Sample, read_index, write_manifest, write_split
+from pipeline.data.staging import stage
 from pipeline.evaluate import OneProcess
 
 PHOTOS = 128

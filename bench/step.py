@@ -86,7 +86,7 @@ def work(folder: RunFolder, blocks: int) -> None:
 
     from pipeline import models, preflight, workers
     from pipeline.data.loader import Batch
-    from pipeline.data.memory import stage
+    from pipeline.data.staging import stage
     from pipeline.train import Silent
     from pipeline.trainer import Trainer
 

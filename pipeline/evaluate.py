@@ -7,14 +7,15 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from pipeline import checkpoint, models, preflight
 from pipeline.config import load, make_plan
 from pipeline.data.loader import validation_batches
-from pipeline.data.memory import stage
 from pipeline.data.shards import read_index
+from pipeline.data.staging import stage
 from pipeline.errors import UserError
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, RunFolder
 from pipeline.trainer import VALIDATION_BATCH, percent
@@ -27,8 +28,14 @@ class OneProcess:
     def Get_rank(self) -> int:
         return 0
 
-    def bcast(self, obj: str | None, root: int = 0) -> str | None:  # noqa: ARG002 - mpi4py's own name
+    def Get_size(self) -> int:
+        return 1
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:  # noqa: ARG002 - mpi4py's own name
         return obj
+
+    def allgather(self, sendobj: Any) -> list[Any]:
+        return [sendobj]
 
     def Barrier(self) -> None: ...
 

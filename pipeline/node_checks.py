@@ -6,7 +6,6 @@ for one that has gone.
 """
 
 import os
-import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config.site import SiteConfig
-from pipeline.data.memory import FOLDER, remove_stale
 from pipeline.errors import UserError
 from pipeline.node_facts import Facts, Question, look
 from pipeline.rendezvous import Door, choose_interface, join, open_door
@@ -31,8 +29,6 @@ SHOWN = 4
 
 ONE_PYTHON = "start all ranks from one image or one Python"
 ALIKE = "take nodes that are alike, by site.queue or site.extra_directives"
-
-MEMORY = Path("/proc/meminfo")
 
 
 @dataclass(frozen=True)
@@ -124,41 +120,6 @@ def judge(facts: Sequence[Facts], node_of_rank: Sequence[int], versions: Sequenc
     if skew_s > CLOCK_S:
         warnings.append(f"clocks of nodes differ: {behind.host} is {skew_s:.0f} s behind {ahead.host}; tell the site")
     return Verdict(tuple(faults), Report(tuple(lines), tuple(warnings), tuple(one.host for one in facts)))
-
-
-def check_memory(world: Any, node: Any, needed_bytes: int, *, folder: Path = FOLDER, meminfo: Path = MEMORY) -> str:
-    """Compare what samples will take on each node with what it has free; every rank calls it. Returns a line of it.
-
-    Raises UserError, the same on every rank, with the sum.
-    """
-    faults: list[str] = []
-    line = ""
-    if node.Get_rank() == 0:
-        remove_stale(folder)
-        space = os.statvfs(folder)
-        free = {str(folder): space.f_bavail * space.f_frsize}
-        available = _available_bytes(meminfo)
-        free |= {} if available is None else {"memory": available}
-        needed = f"{needed_bytes / 1e9:.3g} GB of samples go there"
-        told = {name: f"{name} has {found / 1e9:.3g} GB free and {needed}" for name, found in free.items()}
-        faults = [f"{socket.gethostname()}: {told[name]}" for name, found in free.items() if found < needed_bytes][:1]
-        line = told[str(folder)]
-    faults = world.allreduce(faults)  # concatenates
-    if faults:
-        more = f"; so it is on {len(faults) - SHOWN} more nodes" if len(faults) > SHOWN else ""
-        raise UserError(f"{'; '.join(faults[:SHOWN])}{more}; take nodes with more memory, or fewer data.train_samples")
-    return line
-
-
-def _available_bytes(meminfo: Path) -> int | None:
-    """What the kernel could give without swapping; None where it does not tell."""
-    try:
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return None
 
 
 def _unlike(name: str, values: Sequence[tuple[str, str]], mend: str) -> list[str]:

@@ -7,12 +7,33 @@ import torch
 
 from pipeline.config import Plan
 from pipeline.config.schema import Config
+from pipeline.data.segment import Communicator
 from pipeline.data.shards import Index, read_classes, read_index
 from pipeline.errors import UserError
 
 
-def read_data(config: Config, plan: Plan) -> tuple[Index, Index]:
-    """The indexes of the training samples that the plan uses and of the validation images, checked against it."""
+def read_data(config: Config, plan: Plan, world: Communicator | None = None) -> tuple[Index, Index]:
+    """The indexes of the training samples that the plan uses and of the validation images, checked against it.
+
+    world: all workers, of which the first reads: a thousand that open a thousand files each are a burden to a parallel
+    file system. Raises UserError, the same on all of them.
+    """
+    if world is None:
+        return _read_data(config, plan)
+    found: tuple[Index, Index] | UserError | None = None
+    if world.Get_rank() == 0:
+        try:
+            found = _read_data(config, plan)
+        except UserError as error:
+            found = error
+    found = world.bcast(found)
+    if isinstance(found, UserError):
+        raise found
+    assert found is not None, "the first worker has read them"
+    return found
+
+
+def _read_data(config: Config, plan: Plan) -> tuple[Index, Index]:
     folder = Path(config.data.path)
     classes = read_classes(folder)
     if classes != config.model.classes:

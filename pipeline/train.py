@@ -139,10 +139,10 @@ def _train(
     """Do the attempt's updates; the first rank keeps what comes of them."""
     from mpi4py import MPI
 
-    from pipeline import preflight
-    from pipeline.data.memory import stage
-    from pipeline.node_checks import check_memory
-    from pipeline.trainer import Trainer, result
+    from pipeline import checkpoint, preflight
+    from pipeline.data.sources import Site, bring
+    from pipeline.report.console import staging
+    from pipeline.trainer import Trainer, epochs_of, result
 
     me.heartbeat.at("reading the data")
     if attempt is not None and me.is_head:
@@ -151,17 +151,23 @@ def _train(
             stop.set()
     memories, validation_images = None, 0
     if not config.data.synthetic:
-        indexes = preflight.read_data(config, plan)
-        needed_bytes = sum(int(index.size.sum()) for index in indexes)
-        print(check_memory(MPI.COMM_WORLD, me.place.node_workers, needed_bytes), flush=True)
-        train, validation = stage(indexes, me.place.node_workers)
-        memories, validation_images = (train, validation), len(validation.index)
+        indexes = preflight.read_data(config, plan, MPI.COMM_WORLD)
+        site = Site(MPI.COMM_WORLD, me.place.node_workers, me.place.node)
+        newest = MPI.COMM_WORLD.allgather(checkpoint.newest(folder) if me.is_head else None)
+        span = plan.epochs_between(max(filter(None, newest), default=0), plan.last_update(config.run))
+        with staging(console, every_s=config.run.log_every_s) as progress:
+            memories = bring(
+                config.data, epochs_of(config, plan, me), span, indexes, site, told=print, progress=progress
+            )
+        validation_images = len(indexes[1])
     observer = Watcher(config, plan, folder, console, began, validation_images) if me.is_head else Silent()
     trainer = Trainer(config, plan, me, folder, memories, observer, stop.is_set)
     gc.freeze()  # what is there now stays: no collection between updates walks over it
     gc.enable()
     observer.start(trainer.update, trainer.averaging)
     ending = trainer.run()
+    if memories is not None:
+        memories[0].close()
     observer.close(finished=not ending.requested)
     if me.is_head:
         totals = ending.totals

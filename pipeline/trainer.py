@@ -21,8 +21,9 @@ from torch import Tensor
 from pipeline import checkpoint
 from pipeline.config import Config, Plan
 from pipeline.data import decode
+from pipeline.data.epochs import Epochs
 from pipeline.data.loader import Batch, TrainingLoader, validation_batches
-from pipeline.data.memory import SampleMemory
+from pipeline.data.memory import SampleMemory, Source
 from pipeline.data.synthetic import SyntheticLoader
 from pipeline.metrics import LoopTime, Totals, UpdateLine, ValidationLine
 from pipeline.optim.schedule import Position, position
@@ -69,11 +70,11 @@ class Trainer:
         plan: Plan,
         workers: Workers,
         folder: RunFolder,
-        memories: tuple[SampleMemory, SampleMemory] | None,
+        memories: tuple[Source, SampleMemory] | None,
         observer: Observer,
         stop_requested: Callable[[], bool],
     ) -> None:
-        """memories: the training and the validation images; None with data.synthetic."""
+        """memories: the training samples and this node's validation images; None with data.synthetic."""
         self._config, self._plan, self._workers, self._folder = config, plan, workers, folder
         self._memories = memories
         self._observer, self._heartbeat = observer, workers.heartbeat
@@ -120,7 +121,9 @@ class Trainer:
             seed=self._config.seed,
             worker=worker,
             first_update=self.update,
+            last_update=self._last,
             decoder=self._decoder,
+            epochs=epochs_of(self._config, self._plan, self._workers),
         )
 
     def start_clock(self) -> None:
@@ -354,6 +357,11 @@ class Trainer:
 
     def _loop_s(self) -> float:
         return time.perf_counter() - self._started
+
+
+def epochs_of(config: Config, plan: Plan, workers: Workers) -> Epochs:
+    """The order of a run's samples."""
+    return Epochs(config.seed, plan, workers.place.layout, config.data.exchange_every)
 
 
 def percent(counts: Tensor) -> float:

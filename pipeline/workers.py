@@ -23,7 +23,7 @@ import torch.distributed as dist
 from pipeline.allreduce.communicators import Communicators
 from pipeline.config import Grid
 from pipeline.config.site import NetworkConfig, SiteConfig
-from pipeline.data.memory import NodeWorkers
+from pipeline.data.segment import Communicator
 from pipeline.errors import UserError
 from pipeline.estimate.algorithms import legal_grids
 from pipeline.estimate.placement import as_network, listed
@@ -55,7 +55,7 @@ class Place:
     node: int
     layout: tuple[tuple[int, ...], ...]
     """The ranks on every node, in order."""
-    node_workers: NodeWorkers
+    node_workers: Communicator
     """The workers of its node, for what they share."""
     launched_rank: int | None = None
     """What the launcher's words and the log files call it; None: its rank."""

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.config.choices import one_of
-from pipeline.config.plan import make_plan
+from pipeline.config.plan import Plan, make_plan
 from pipeline.config.schema import Config
 from pipeline.config.site import NetworkConfig
 from pipeline.config.site_checks import check_site
@@ -24,6 +24,7 @@ BACKENDS = ("gloo", "nccl")
 DEVICES = ("cpu", "cuda")
 DECODERS = ("dali", "torchvision")
 ON_BAD_SAMPLE = ("refuse", "replace")
+PLACEMENTS = ("auto", "replicated", "partitioned")
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
 """Where `make sample` writes."""
@@ -41,7 +42,17 @@ def check(config: Config) -> None:
     _check_model(config)
     _check_stages(config)
     _check_grid(config)
-    make_plan(config)
+    _check_exchange(config, make_plan(config))
+
+
+def _check_exchange(config: Config, plan: Plan) -> None:
+    """A node can only shuffle its own samples where every node has some."""
+    most = max(stage.total_batch for stage in plan.stages)
+    if config.data.exchange_every > 1 and plan.samples < most:
+        raise UserError(
+            f"data.exchange_every={config.data.exchange_every}: an epoch of {plan.samples:,} samples is less than an "
+            f"update's {most:,}, so some nodes would have none to shuffle; take data.exchange_every=1"
+        )
 
 
 def check_data(path: Path) -> None:
@@ -72,6 +83,7 @@ def _check_choices(config: Config) -> None:
     one_of("site.device", config.site.device, DEVICES)
     one_of("data.decoder", config.data.decoder, DECODERS)
     one_of("data.on_bad_sample", config.data.on_bad_sample, ON_BAD_SAMPLE)
+    one_of("data.placement", config.data.placement, PLACEMENTS)
     if config.site.backend == "nccl" and config.site.device == "cpu":
         raise UserError("site.backend=nccl needs site.device=cuda; on CPUs take site.backend=gloo")
     if config.model.name == "small_resnet" and len(config.model.widths) != len(config.model.blocks):
@@ -110,6 +122,7 @@ def _check_upper_bounds(config: Config) -> None:
         "seed": (config.seed, 2**63 - 1),
         "precision.loss_scale": (config.precision.loss_scale, 2.0**64),
         "data.image_size": (config.data.image_size, 4096),
+        "data.exchange_round_bytes": (config.data.exchange_round_bytes, 2**30),
         "allreduce.chunk_kb": (config.allreduce.chunk_kb, 2**30),
         "allreduce.ring_from_kb": (config.allreduce.ring_from_kb, 2**30),
         "site.threads_per_worker": (config.site.threads_per_worker, 1024),
@@ -142,6 +155,8 @@ def _check_numbers(config: Config) -> None:
         "data.train_samples": (config.data.train_samples, 1),
         "data.image_size": (config.data.image_size, 1),
         "data.prefetch_updates": (config.data.prefetch_updates, 1),
+        "data.exchange_every": (config.data.exchange_every, 1),
+        "data.exchange_round_bytes": (config.data.exchange_round_bytes, 1),
         "data.decoder_threads": (config.data.decoder_threads, 1),
         "model.classes": (config.model.classes, 2),
         "site.threads_per_worker": (config.site.threads_per_worker, 1),

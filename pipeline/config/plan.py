@@ -84,6 +84,12 @@ class Plan:
             update -= stage.updates
         return self.epochs, update
 
+    def epochs_between(self, first_update: int, last_update: int) -> range:
+        """The epochs of the updates from `first_update` on and before `last_update`."""
+        if first_update >= last_update:
+            return range(0)
+        return range(self.position(first_update)[0], self.position(last_update - 1)[0] + 1)
+
     def last_update(self, run: RunConfig) -> int:
         """The update that an attempt ends with: the run's last, or what run.stop_after_* asks for."""
         ends = [self.updates]

@@ -182,8 +182,17 @@ class DataConfig:
     decoder_threads: int = 1
     """Threads that decode, a worker; their number changes no pixel (dali)."""
     on_bad_sample: str = "refuse"
-    """A sample that cannot be decoded: `refuse` names it and ends the run. `replace` names it and goes on: training
-    takes the next good sample of the index, validation counts the image as wrong."""
+    """A sample that cannot be decoded: `refuse` names it and ends the run. `replace` names it and goes on: in training
+    one of the index's first 64 stands in for it, validation counts the image as wrong."""
+    placement: str = "auto"
+    """What a node keeps in memory: `replicated`, all training samples; `partitioned`, what its workers need in this
+    epoch, exchanged between nodes while they train; `auto`, the first where a fifth of the free memory is left beside
+    it. Changes no batch and no pixel."""
+    exchange_every: int = 1
+    """1: every epoch is a global shuffle. k: nodes exchange samples every k epochs of a stage and shuffle their own in
+    between (Kumar et al. 2017), so the batches depend on which nodes there are."""
+    exchange_round_bytes: int = 64 * 2**20
+    """About what a node sends in one round of the exchange; it keeps two rounds in memory beside the samples."""
 
 
 @dataclass

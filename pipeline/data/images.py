@@ -14,6 +14,7 @@ from torch import Tensor
 from pipeline.config.schema import DataConfig
 from pipeline.data.decode import Decoder, Views
 from pipeline.data.memory import SampleMemory
+from pipeline.data.shards import Index
 from pipeline.errors import UserError
 
 
@@ -32,10 +33,9 @@ class Labelled:
 class Images:
     """The images of one split."""
 
-    def __init__(self, memory: SampleMemory, config: DataConfig, decoder: Decoder, *, instead: str) -> None:
+    def __init__(self, index: Index, config: DataConfig, decoder: Decoder, *, instead: str) -> None:
         """instead: what the caller does about a bad sample where data.on_bad_sample=replace, for the log."""
-        self.index = memory.index
-        self._memory = memory
+        self.index = index
         self._decoder = decoder
         self._refuse = config.on_bad_sample == "refuse"
         self._instead = instead
@@ -44,12 +44,18 @@ class Images:
         self._mean = torch.tensor(config.mean).repeat(config.image_size)
         self._std = torch.tensor(config.std).repeat(config.image_size)
 
-    def read(self, samples: NDArray[np.int64], windows: NDArray[np.int64], mirrors: NDArray[np.bool_]) -> Labelled:
-        """samples (n,), windows (n, 4), mirrors (n,).
+    def read(
+        self,
+        memory: SampleMemory,
+        samples: NDArray[np.int64],
+        windows: NDArray[np.int64],
+        mirrors: NDArray[np.bool_],
+    ) -> Labelled:
+        """memory: where the samples are. samples (n,), windows (n, 4), mirrors (n,).
 
         Raises UserError that names a sample that cannot be decoded, unless data.on_bad_sample=replace.
         """
-        encoded = [self._memory.image(sample) for sample in samples.tolist()]
+        encoded = [memory.image(sample) for sample in samples.tolist()]
         decoded = self._decoder.decode(Views(encoded, windows, mirrors))
         for place, fault in decoded.faults.items():
             self._name(int(samples[place]), fault)

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,9 @@ from pipeline.config.plan import Plan
 from pipeline.config.schema import DataConfig
 from pipeline.data import decode, order
 from pipeline.data.decode import Decoder
+from pipeline.data.epochs import Epochs
 from pipeline.data.images import Images, Labelled
-from pipeline.data.memory import SampleMemory
+from pipeline.data.memory import SampleMemory, Source
 from pipeline.errors import UserError
 
 PIXELS_AT_ONCE = 2**17
@@ -47,18 +49,22 @@ class TrainingLoader:
 
     def __init__(
         self,
-        memory: SampleMemory,
+        source: Source,
         config: DataConfig,
         plan: Plan,
         *,
         seed: int,
         worker: int,
         first_update: int,
+        last_update: int | None = None,
         decoder: Decoder | None = None,
+        epochs: Epochs | None = None,
     ) -> None:
-        """decoder: one that is shared with others; by default a new one."""
+        """last_update: the loader ends before it; by default with the run. decoder: one that is shared with others; by
+        default a new one. epochs: their order; by default that of one node."""
+        self._source, self._epochs = source, epochs or Epochs(seed, plan)
         self._images = Images(
-            memory, config, decoder or decode.build(config), instead="the next good one of the index stands in for it"
+            source.index, config, decoder or decode.build(config), instead="another sample stands in for it"
         )
         self._config = config
         self._plan = plan
@@ -66,7 +72,12 @@ class TrainingLoader:
         self._worker = worker
         self._ready: queue.Queue[list[Batch] | Exception | None] = queue.Queue(config.prefetch_updates)
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(first_update,), name="loader", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work,
+            args=(first_update, plan.updates if last_update is None else last_update),
+            name="loader",
+            daemon=True,
+        )
         self._thread.start()
 
     def __iter__(self) -> Iterator[list[Batch]]:
@@ -84,9 +95,9 @@ class TrainingLoader:
             except queue.Empty:
                 continue
 
-    def _work(self, first_update: int) -> None:
+    def _work(self, first_update: int, last_update: int) -> None:
         try:
-            for micro_batches in self._updates(first_update):
+            for micro_batches in islice(self._updates(first_update), last_update - first_update):
                 self._ready.put(micro_batches)
                 if self._stopped.is_set():
                     return
@@ -102,11 +113,9 @@ class TrainingLoader:
     def _epoch(self, epoch: int, first: int) -> Iterator[list[Batch]]:
         """The updates of an epoch from its update `first` on."""
         stage = self._plan.stage_at(epoch)
-        permutation = order.permutation(self._seed, epoch, self._plan.samples)
-        mine = [
-            order.worker_samples(order.update_samples(permutation, update, stage), self._worker, stage)
-            for update in range(first, stage.updates_per_epoch)
-        ]
+        slots = self._epochs.slots(epoch)
+        mine = [order.worker_samples(update, self._worker, stage) for update in slots[first:]]
+        self._memory = self._source.epoch(epoch)
         per_update = stage.micro_batches * stage.per_worker_batch
         at_once = max(1, PIXELS_AT_ONCE // (per_update * self._config.image_size**2))
         for start in range(0, len(mine), at_once):
@@ -131,19 +140,22 @@ class TrainingLoader:
         widths, heights = self._images.index.width[samples], self._images.index.height[samples]
         windows = order.windows(self._seed, epoch, samples, widths, heights, self._config.window)
         mirrors = order.mirrors(self._seed, epoch, samples) if self._config.mirror else np.zeros(len(samples), bool)
-        return self._images.read(samples, windows, mirrors)
+        return self._images.read(self._memory, samples, windows, mirrors)
 
     def _stand_in(self, epoch: int, sample: int) -> Labelled:
-        """What this epoch sees of the next sample of the index that can be decoded.
+        """What this epoch sees of the first of a sample's stand-ins that can be decoded.
 
         A function of (seed, epoch, sample): what was bad before plays no part, so a resumed run finds the same one.
         """
-        count = self._plan.samples
-        for further in range(1, count):
-            read = self._read(epoch, np.array([(sample + further) % count]))
+        candidates = order.stand_ins(sample, self._plan.samples)
+        for candidate in candidates:
+            read = self._read(epoch, np.array([candidate]))
             if not read.bad:
                 return read
-        raise UserError(f"none of the {count:,} training samples in {self._images.index.folder} can be decoded")
+        raise UserError(
+            f"none of the first {len(candidates):,} training samples in {self._images.index.folder} can be decoded, "
+            "so none can stand in for a bad one; prepare the shards again"
+        )
 
 
 def validation_batches(
@@ -160,12 +172,12 @@ def validation_batches(
     With data.on_bad_sample=replace a bad image is there too, under a label that no prediction meets: the accuracy stays
     a share of all images, and a damaged data set never looks better for it.
     """
-    images = Images(memory, config, decoder or decode.build(config), instead="it counts as wrong")
+    images = Images(memory.index, config, decoder or decode.build(config), instead="it counts as wrong")
     mine = np.arange(worker, len(memory.index), workers)
     for first in range(0, len(mine), batch):
         samples = mine[first : first + batch]
         widths, heights = memory.index.width[samples], memory.index.height[samples]
         unmirrored = np.zeros(len(samples), dtype=bool)
-        read = images.read(samples, order.central_windows(widths, heights, config.validation_crop), unmirrored)
+        read = images.read(memory, samples, order.central_windows(widths, heights, config.validation_crop), unmirrored)
         read.images[read.bad], read.labels[read.bad] = 0, NO_LABEL
         yield Batch(read.images, read.labels)

@@ -37,6 +37,17 @@ def worker_samples(samples: NDArray[np.int64], worker: int, stage: Stage) -> NDA
     return samples.reshape(-1, stage.micro_batches, stage.per_worker_batch)[worker]
 
 
+STAND_INS = 64
+"""Training samples, the first of the index, of which one stands in for a sample that cannot be decoded: every node can
+keep so few."""
+
+
+def stand_ins(sample: int, samples: int) -> NDArray[np.int64]:
+    """Which samples may stand in for a training sample, in the order in which they are tried."""
+    count = min(STAND_INS, samples)
+    return (sample + np.arange(count)) % count
+
+
 def windows(
     seed: int,
     epoch: int,

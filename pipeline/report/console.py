@@ -1,13 +1,14 @@
 """A run on a console: its header, a live bar on a terminal or plain lines in a log, a table at the end. Torch-free."""
 
+import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pipeline.config import Config, Plan
@@ -112,6 +113,26 @@ def print_comparison(console: Console, rows: Sequence[tuple[str, Mapping[str, An
             folder,
         )
     console.print(table)
+
+
+@contextlib.contextmanager
+def staging(console: Console, *, every_s: float) -> Iterator[Callable[[int, int], None]]:
+    """While samples are read into memory: a function to be told the bytes read and those to be read, on a node."""
+    if console.is_terminal:
+        columns = (TextColumn("reading samples"), BarColumn(bar_width=None), DownloadColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, expand=True, transient=True) as bar:
+            task = bar.add_task("")
+            yield lambda done, wanted: bar.update(task, completed=done, total=wanted)
+        return
+    shown_s = time.monotonic()
+
+    def tell(done: int, wanted: int) -> None:
+        nonlocal shown_s
+        if time.monotonic() - shown_s >= every_s:
+            shown_s = time.monotonic()
+            console.print(f"reading samples: {done / 1e9:.3g} of {wanted / 1e9:.3g} GB on this node", highlight=False)
+
+    yield tell
 
 
 class ProgressDisplay:

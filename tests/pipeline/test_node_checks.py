@@ -1,14 +1,9 @@
 """Nodes that are not alike are named, with which has what; all ranks are told the same."""
 
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
-
-from pipeline.errors import UserError
-from pipeline.node_checks import check_memory, judge
+from pipeline.node_checks import judge
 from pipeline.node_facts import Facts
-from tests.pipeline.alone import Alone
 
 NODE = Facts("", 1_000.0, ("NVIDIA H200",) * 8, "570.1", "10.0.0.1", (), ())
 VERSIONS = {"Python": "3.11.7", "torch": "2.14.1", "MPI": "Open MPI v4.1.7"}
@@ -77,20 +72,3 @@ def test_a_clock_that_is_behind_is_a_warning() -> None:
     assert judge(found, ranks(3), [VERSIONS] * 6).report.warnings == (
         "clocks of nodes differ: node2 is 30 s behind node0; tell the site",
     )
-
-
-def test_samples_that_a_node_cannot_hold_are_told_with_the_sum(tmp_path: Path, resolving: dict[str, str]) -> None:
-    del resolving
-    needed = 10**16
-    with pytest.raises(
-        UserError, match=r"node7: \S+ has [0-9.]+ GB free and 1e\+07 GB of samples go there; take nodes"
-    ):
-        check_memory(Alone(), Alone(), needed, folder=tmp_path)
-    assert "has " in check_memory(Alone(), Alone(), 1, folder=tmp_path)
-
-
-def test_memory_counts_as_well_as_its_file_system(tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:       3000000 kB\n")
-    with pytest.raises(UserError, match=r": memory has 3\.07 GB free and 3\.4 GB of samples go there"):
-        check_memory(Alone(), Alone(), 3_400_000_000, folder=tmp_path, meminfo=tmp_path / "meminfo")
-    check_memory(Alone(), Alone(), 3_400_000_000, folder=tmp_path, meminfo=tmp_path / "absent")

@@ -13,6 +13,7 @@ TORCH_FREE = [
     "pipeline.allreduce.shapes",
     "pipeline.config",
     "pipeline.binding",
+    "pipeline.data.sources",
     "pipeline.diagnosis",
     "pipeline.estimate.algorithms",
     "pipeline.estimate.network",

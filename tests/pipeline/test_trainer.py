@@ -15,7 +15,8 @@ from jobs.compose import compose
 from pipeline import checkpoint, preflight, workers
 from pipeline.config import Config, make_plan, save
 from pipeline.data import order
-from pipeline.data.memory import SampleMemory, stage
+from pipeline.data.memory import SampleMemory
+from pipeline.data.staging import stage
 from pipeline.evaluate import OneProcess, evaluate
 from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine, read_metrics
 from pipeline.run_folder import RunFolder

@@ -9,8 +9,9 @@ import torch
 from jobs.compose import compose
 from pipeline.config import Config, make_plan
 from pipeline.data.loader import Batch, TrainingLoader, validation_batches
-from pipeline.data.memory import SampleMemory, stage
+from pipeline.data.memory import SampleMemory
 from pipeline.data.shards import read_index
+from pipeline.data.staging import stage
 from pipeline.errors import UserError
 from pipeline.evaluate import OneProcess
 from pipeline.validation import count_correct
@@ -56,7 +57,7 @@ def test_it_is_named_with_its_key_and_shard(tmp_path: Path, image: bytes, decode
 
 
 @pytest.mark.parametrize("decoder", ["dali", "torchvision"])
-def test_the_next_good_one_of_the_index_stands_in_and_the_others_stay(
+def test_a_good_one_stands_in_and_the_others_stay(
     tmp_path: Path, decoder: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = compose([*WORDS, "workers=1", "data.on_bad_sample=replace", f"data.decoder={decoder}"])
@@ -98,7 +99,7 @@ def test_a_resumed_run_sees_the_same_stand_ins(tmp_path: Path) -> None:
 
 def test_no_good_sample_at_all_ends_the_run(tmp_path: Path) -> None:
     config = compose([*WORDS, "workers=1", "data.on_bad_sample=replace"])
-    with pytest.raises(UserError, match=r"none of the 21 training samples in .* can be decoded"):
+    with pytest.raises(UserError, match=r"none of the first 21 training samples in .* can be decoded"):
         epoch(memory(tmp_path, dict.fromkeys(range(21), b"no image")), config)
 
 

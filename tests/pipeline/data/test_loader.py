@@ -14,8 +14,9 @@ from pipeline.config import Config, make_plan
 from pipeline.data import decode, loader, order
 from pipeline.data.decode import Decoder
 from pipeline.data.loader import Batch, TrainingLoader, validation_batches
-from pipeline.data.memory import SampleMemory, stage
+from pipeline.data.memory import SampleMemory
 from pipeline.data.shards import read_index
+from pipeline.data.staging import stage
 from pipeline.evaluate import OneProcess
 
 DECODERS = ("dali", "torchvision")
@@ -31,8 +32,15 @@ def batches(
     memory: SampleMemory, config: Config, worker: int, first_update: int, count: int, decoder: Decoder | None = None
 ) -> list[list[Batch]]:
     """At most `count` updates of a worker."""
-    where = {"seed": config.seed, "worker": worker, "first_update": first_update}
-    training = TrainingLoader(memory, config.data, make_plan(config), **where, decoder=decoder)
+    training = TrainingLoader(
+        memory,
+        config.data,
+        make_plan(config),
+        seed=config.seed,
+        worker=worker,
+        first_update=first_update,
+        decoder=decoder,
+    )
     try:
         return list(islice(training, count))
     finally:

@@ -1,0 +1,88 @@
+"""The exchange: samples move between nodes by MPI's Alltoallv, in rounds, while an epoch trains.
+
+One thread on the first worker of each node. MPI is asked now and then whether a round is over, and sleeps between: a
+blocking call would spin on a core that the trainer needs. Counts and displacements of a round are below 2 GiB, which is
+what MPI's 32-bit integers hold.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.data.holdings import Part
+from pipeline.data.memory import SampleMemory
+
+ASKED_EVERY_S = 0.0005
+IN_FLIGHT = 2
+"""Rounds under way at once: one is packed while another moves."""
+MOST_BYTES = 2**31 - 1
+"""In a round, from or to a node."""
+
+
+class Exchange:
+    """This node's side of all exchanges of a run."""
+
+    def __init__(self, leaders: Any, largest_bytes: int) -> None:
+        """leaders: an MPI communicator of the nodes' first workers, in the order of the nodes, that nobody else uses.
+        largest_bytes: what a node sends at most in a round."""
+        self._leaders = leaders
+        self._buffers = [np.empty(largest_bytes, dtype=np.uint8) for _ in range(IN_FLIGHT)]
+
+    def move(
+        self,
+        leave: Part,
+        arrive: Part,
+        held: SampleMemory,
+        target: NDArray[np.uint8],
+        may_start: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        """Send what leaves from what is held, and receive what arrives into `target`, in the order of `arrive`.
+
+        may_start: asked before every round, the same number of times on all nodes; False ends the exchange there.
+        Returns whether all has moved.
+        """
+        under_way: deque[Any] = deque()
+        rounds, moved, received = len(leave.counts), 0, 0
+        parts = np.split(leave.samples, ends_of_rounds(leave, held.index.size)[:-1])
+        for samples, there, here in zip(parts, leave.counts, arrive.counts, strict=True):
+            if not may_start():
+                break
+            if len(under_way) == IN_FLIGHT:
+                wait(under_way.popleft())
+            buffer = pack(held, samples, self._buffers[moved % IN_FLIGHT])
+            room = target[received : received + int(here.sum())]
+            under_way.append(self._leaders.Ialltoallv(layout(buffer, there), layout(room, here)))
+            received, moved = received + len(room), moved + 1
+        for request in under_way:
+            wait(request)
+        return moved == rounds
+
+
+def wait(request: Any) -> None:
+    """Until an MPI request is done, without spinning."""
+    while not request.Test():
+        time.sleep(ASKED_EVERY_S)
+
+
+def ends_of_rounds(leave: Part, size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many samples have left after each round, shape (rounds,). size: bytes of every sample."""
+    return np.searchsorted(np.cumsum(size[leave.samples]), np.cumsum(leave.counts.sum(axis=1)), side="right")
+
+
+def pack(held: SampleMemory, samples: NDArray[np.int64], buffer: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The samples one behind the other; the part of `buffer` that they take."""
+    end = 0
+    for sample in samples.tolist():
+        image = held.image(sample)
+        buffer[end : end + len(image)] = image
+        end += len(image)
+    return buffer[:end]
+
+
+def layout(content: NDArray[np.uint8], counts: NDArray[np.int64]) -> list[Any]:
+    """A vector of bytes as mpi4py takes it: content, counts and displacements by node."""
+    return [content, (counts, np.cumsum(counts) - counts), "B"]
