@@ -133,6 +133,10 @@ bench-gpu: $(VENV)/.complete $(SAMPLE)  ## what only a GPU can show: NCCL, strea
 bench-loader: $(VENV)/.complete $(SAMPLE)  ## the loader, on DALI and on torchvision, against torch's DataLoader
 	@OMP_NUM_THREADS=1 $(BIN)/python -m bench.loader $(ARGS)
 
+.PHONY: bench-exchange
+bench-exchange: $(VENV)/.complete $(SAMPLE)  ## the exchange of samples between nodes against MPI's Alltoallv alone
+	@$(BIN)/python -m bench.exchange $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.complete  ## ruff (check and format) and mypy
 	@$(BIN)/ruff check .

@@ -23,7 +23,7 @@ from pipeline.data.memory import SampleMemory
 from pipeline.data.segment import Segment
 from pipeline.data.shards import Index
 
-ASKED_EVERY_S = 0.002
+ASKED_EVERY_S = 0.005
 SLOTS = 2
 READY, FAILED, LEFT = 0, 1, 2
 """The segment's numbers: holdings that are complete, whether the exchange failed, and from LEFT on for each worker of

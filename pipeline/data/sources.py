@@ -75,7 +75,7 @@ def bring(
     if epochs.nodes > 1 and config.placement != "replicated" and len(span):
         schedule = make_schedule(config, epochs, span, train.size)
         limits = largest(schedule, site.world)
-        needs["partitioned"] = _of_partitioned(limits, int(train.size[kept].sum()), of_validation)
+        needs["partitioned"] = of_partitioned(limits, int(train.size[kept].sum()), of_validation)
     chosen, line = placement.choose(
         config.placement, needs, site.world, site.node_workers, folder=site.folder, meminfo=site.meminfo
     )
@@ -111,7 +111,9 @@ def largest(schedule: Schedule, world: Communicator) -> Limits:
     return found
 
 
-def _of_partitioned(limits: Limits, kept: int, of_validation: int) -> tuple[int, str]:
+def of_partitioned(limits: Limits, kept: int, of_validation: int) -> tuple[int, str]:
+    """Bytes that partitioned placement takes at most on a node, and their sum in words. kept: bytes of stand-ins.
+    of_validation: bytes of the images that its workers validate."""
     buffers = IN_FLIGHT * limits.send
     words = [f"{SLOTS} x {gigabytes(limits.slot)} to train on", f"{gigabytes(of_validation)} to validate"]
     words += [f"{gigabytes(kept)} of stand-ins"] if kept else []
