@@ -6,7 +6,7 @@
     optimizer, scaler state of the optimiser and of the loss scale
     batch_norm        statistics of every worker, (workers, n); absent where workers had just averaged them
     update            updates done
-    plan              what a resumed run must share: workers, grid, updates of each stage
+    plan              what a resumed run must share: workers, grid, updates of each stage; nodes where they shuffle
 
 `model.pt` holds the last state of `model` alone, ready for torchvision's load_state_dict. Files are written under a
 temporary name, synced, then renamed.
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.config import Plan
+from pipeline.data.epochs import Epochs
 from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
 
@@ -37,9 +37,17 @@ class State:
     plan: dict[str, Any]
 
 
-def describe(plan: Plan) -> dict[str, Any]:
+def describe(epochs: Epochs) -> dict[str, Any]:
     """What a checkpoint and the run that goes on with it must share."""
-    return {"workers": plan.workers, "grid": str(plan.grid), "updates_by_stage": plan.updates_by_stage()}
+    plan = epochs.plan
+    shared: dict[str, Any] = {
+        "workers": plan.workers,
+        "grid": str(plan.grid),
+        "updates_by_stage": plan.updates_by_stage(),
+    }
+    if epochs.exchange_every > 1:  # the order of samples depends on the nodes
+        shared["nodes"] = " + ".join(str(len(workers)) for workers in epochs.layout)
+    return shared
 
 
 def save(folder: RunFolder, state: State, *, keep: int) -> Path:
@@ -61,11 +69,11 @@ def newest(folder: RunFolder) -> int | None:
     return max(folder.saved_updates(), default=None)
 
 
-def load(folder: RunFolder, update: int, plan: Plan) -> State:
+def load(folder: RunFolder, update: int, epochs: Epochs) -> State:
     """The checkpoint after `update` updates. Raises UserError where it is damaged or not this plan's."""
     path = folder.checkpoint(update)
     state = read(path)
-    found, wanted = state.plan, describe(plan)
+    found, wanted = state.plan, describe(epochs)
     for name, value in wanted.items():
         if found.get(name) != value:
             raise UserError(f"{path} was saved with {name} {found.get(name)}, this run has {value}; start a new run")

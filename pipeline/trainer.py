@@ -77,6 +77,7 @@ class Trainer:
         """memories: the training samples and this node's validation images; None with data.synthetic."""
         self._config, self._plan, self._workers, self._folder = config, plan, workers, folder
         self._memories = memories
+        self._epochs = epochs_of(config, plan, workers)
         self._observer, self._heartbeat = observer, workers.heartbeat
         self._decoder = None if memories is None else decode.build(config.data, workers.device)
         self._step = Step(config, workers, self._chosen_all_reduce())
@@ -123,7 +124,7 @@ class Trainer:
             first_update=self.update,
             last_update=self._last,
             decoder=self._decoder,
-            epochs=epochs_of(self._config, self._plan, self._workers),
+            epochs=self._epochs,
         )
 
     def start_clock(self) -> None:
@@ -157,7 +158,7 @@ class Trainer:
             dist.broadcast_object_list(newest, src=0, group=self._workers.control)
         if newest[0] is None:
             return 0
-        state = checkpoint.load(self._folder, newest[0], self._plan)
+        state = checkpoint.load(self._folder, newest[0], self._epochs)
         self._step.model.load_state_dict(state.model)
         self._step.optimizer.load_state_dict(state.optimizer)
         self._step.scaler.load_state_dict(state.scaler)
@@ -350,7 +351,7 @@ class Trainer:
             optimizer=self._step.optimizer.state_dict(),
             scaler=self._step.scaler.state_dict(),
             batch_norm=batch_norm,
-            plan=checkpoint.describe(self._plan),
+            plan=checkpoint.describe(self._epochs),
         )
         checkpoint.save(self._folder, state, keep=self._config.run.keep_checkpoints)
         checkpoint.save_model(self._folder, model)

@@ -58,12 +58,15 @@ class Lifecycle:
             assert (run.attempts / "0" / "job_id").read_text().strip() == job_id
 
     def test_two_nodes_of_four_workers_train_to_the_result(self, runs: Runs) -> None:
-        run = runs.submit("two-nodes", "site.workers_per_node=4 run.stop_after_updates=4", "NODES=2")
+        run = runs.submit(
+            "two-nodes", f"site.workers_per_node=4 run.stop_after_updates=4 data.placement={runs.placement}", "NODES=2"
+        )
         result = runs.finished(run)
         assert (result["workers"], result["updates"]) == (8, 4)
         hosts = [line.split() for line in (run.attempts / "0" / "hosts").read_text().splitlines()]
         assert len({host for host, _ in hosts}) == 2
         assert [slots for _, slots in hosts] == ["slots=4", "slots=4"]
+        assert f"samples: {runs.placement}, " in run.rank_log(0).read_text()
         averaging = json.loads(run.all_reduce.read_text())
         assert averaging["nodes"] == [4, 4]
         assert sorted(path.name for path in run.log.glob("rank-*")) == [f"rank-{rank}.log" for rank in range(8)]

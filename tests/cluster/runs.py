@@ -65,6 +65,8 @@ class Runs:
     """Overrides of every run, beside those of the scale model."""
     nodes: int = 1
     """Of a run that is out of time."""
+    placement: str = "replicated"
+    """Of the samples of a run on two nodes."""
 
     def make(
         self, *words: str, check: bool = True, env: Mapping[str, str] | None = None

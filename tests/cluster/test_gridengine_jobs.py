@@ -12,7 +12,7 @@ __all__ = ["out_of_time"]  # a fixture of its module
 @pytest.fixture(scope="module")
 def runs(gridengine: GridEngineCluster, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     words = "site.wall_time=0:10:00 site.account=gaa50000"
-    return Runs(gridengine, "abci", tmp_path_factory.mktemp("runs"), words)
+    return Runs(gridengine, "abci", tmp_path_factory.mktemp("runs"), words, placement="partitioned")
 
 
 class TestGridEngine(Lifecycle):

@@ -1,6 +1,7 @@
 """Checkpoints: whole or absent, the newest kept, damage and strangers named."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from jobs.compose import compose
 from pipeline import checkpoint
 from pipeline.config import make_plan
+from pipeline.data.epochs import Epochs
 from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
 
@@ -19,7 +21,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def state(update: int, *words: str) -> checkpoint.State:
-    plan = checkpoint.describe(make_plan(compose(["exp=exp5", *words])))
+    plan = checkpoint.describe(Epochs(0, make_plan(compose(["exp=exp5", *words]))))
     return checkpoint.State(update, {"fc.bias": torch.arange(3.0)}, {}, {}, None, plan)
 
 
@@ -38,18 +40,28 @@ def test_only_the_newest_are_kept(folder: RunFolder) -> None:
 
 
 def test_the_newest_is_loaded_and_none_where_there_is_none(folder: RunFolder) -> None:
-    plan = make_plan(compose(["exp=exp5"]))
+    epochs = Epochs(0, make_plan(compose(["exp=exp5"])))
     assert checkpoint.newest(folder) is None
     for update in (10, 20):
         checkpoint.save(folder, state(update), keep=2)
     assert checkpoint.newest(folder) == 20
-    assert checkpoint.load(folder, 20, plan).update == 20
+    assert checkpoint.load(folder, 20, epochs).update == 20
 
 
 def test_another_grids_checkpoint_is_refused(folder: RunFolder) -> None:
     checkpoint.save(folder, state(10), keep=2)
     with pytest.raises(UserError, match="was saved with grid 2x2, this run has 1x4"):
-        checkpoint.load(folder, 10, make_plan(compose(["exp=exp5", "grid.vertical=1"])))
+        checkpoint.load(folder, 10, Epochs(0, make_plan(compose(["exp=exp5", "grid.vertical=1"]))))
+
+
+def test_other_nodes_are_refused_where_nodes_shuffle_their_own_samples(folder: RunFolder) -> None:
+    plan = make_plan(compose(["exp=exp5"]))
+    two, four = (Epochs(0, plan, layout) for layout in (((0, 1), (2, 3)), ((0,), (1,), (2,), (3,))))
+    saved = checkpoint.State(10, {}, {}, {}, None, checkpoint.describe(replace(two, exchange_every=3)))
+    checkpoint.save(folder, saved, keep=2)
+    with pytest.raises(UserError, match=r"was saved with nodes 2 \+ 2, this run has 1 \+ 1 \+ 1 \+ 1"):
+        checkpoint.load(folder, 10, replace(four, exchange_every=3))
+    assert checkpoint.load(folder, 10, four).update == 10  # with a global shuffle nodes do not matter
 
 
 def test_a_damaged_one_is_named(folder: RunFolder) -> None:

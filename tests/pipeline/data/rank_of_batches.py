@@ -40,13 +40,16 @@ class World:
     exchange_every: int = 1
     first_update: int = 0
     updates: int = 9
+    span: int = 9
+    """Updates that the data are brought in for; the batches after `updates` are never taken."""
 
 
 WORLDS = [
     *(World(workers, 1, "replicated") for workers in (1, 2, 4, 8)),
     *(World(workers, nodes, "partitioned") for workers in (2, 4, 8) for nodes in (2, 4) if nodes <= workers),
     World(8, 2, "replicated"),
-    *(World(4, nodes, "partitioned", first_update=118, updates=4) for nodes in (1, 2, 4)),  # 16 to 32 a worker
+    *(World(4, nodes, "partitioned", first_update=118, updates=4, span=4) for nodes in (1, 2, 4)),  # 16 to 32 a worker
+    *(World(8, nodes, "partitioned", updates=2, span=200) for nodes in (2, 4)),  # stopped in the middle
     *(World(8, 2, placement, exchange_every=2) for placement in ("replicated", "partitioned")),
 ]
 
@@ -74,16 +77,16 @@ def run(world: World, ranks: Any, data: Path, shm: Path, decoder: Any) -> list[s
     layout = tuple(tuple(range(node * per_node, (node + 1) * per_node)) for node in range(world.nodes))
     epochs = Epochs(config.seed, plan, layout, world.exchange_every)
     node = ranks.Split(rank // per_node, rank)
-    span = plan.epochs_between(world.first_update, world.first_update + world.updates)
+    span = plan.epochs_between(world.first_update, world.first_update + world.span)
     site = Site(ranks, node, rank // per_node, folder=shm)
     train, _ = bring(config.data, epochs, span, preflight.read_data(config, plan, ranks), site)
     assert list(shm.iterdir()) == []
     loader = TrainingLoader(
         train, config.data, plan, seed=config.seed, worker=rank, first_update=world.first_update,
-        last_update=world.first_update + world.updates, decoder=decoder, epochs=epochs,
+        last_update=world.first_update + world.span, decoder=decoder, epochs=epochs,
     )  # fmt: skip
     digests = []
-    for micro_batches in loader:
+    for micro_batches in itertools.islice(loader, world.updates):
         own = torch.cat([batch.images for batch in micro_batches]).contiguous().numpy().tobytes()
         labels = torch.cat([batch.labels for batch in micro_batches]).numpy().tobytes()
         parts = ranks.gather((own, labels))
