@@ -20,7 +20,7 @@ class Holding:
     sample: NDArray[np.int64]
     node: NDArray[np.int64]
     first_use: NDArray[np.float64]
-    """When the node uses it first, as a share of the epoch in [0, 1)."""
+    """When the node uses it first, as a share of all that the node uses in the epoch, in [0, 1)."""
     samples: int
 
     @property
@@ -46,7 +46,8 @@ def needed(epochs: Epochs, epoch: int) -> Holding:
     """The holding of an epoch whose samples are drawn from all (`Epochs.base`)."""
     slots = epochs.slots(epoch)
     flat = slots.ravel()
-    node = np.tile(epochs.node_of_slot(epochs.plan.stage_at(epoch)), len(slots))
+    node_of_slot = epochs.node_of_slot(epochs.plan.stage_at(epoch))
+    node, when = np.tile(node_of_slot, len(slots)), _when(node_of_slot, len(slots))
     samples, backwards = epochs.plan.samples, slice(None, None, -1)
     first, holder = np.empty(samples, np.int64), np.empty(samples, np.int64)
     first[flat[backwards]] = np.arange(len(flat))[backwards]  # of equal places the last one written stays: the first
@@ -57,9 +58,21 @@ def needed(epochs: Epochs, epoch: int) -> Holding:
     return Holding(
         np.concatenate([np.arange(samples), flat[again]]),
         np.concatenate([holder, node[again]]),
-        np.concatenate([first, again]) / len(flat),
+        when[np.concatenate([first, again])],
         samples,
     )
+
+
+def _when(node_of_slot: NDArray[np.int64], updates: int) -> NDArray[np.float64]:
+    """How much of an epoch's work its node has behind it at each slot, shape (updates * total_batch,).
+
+    By nodes, since an update's slots lie node by node: a round of neighbouring slots would all go to one.
+    """
+    of_update = np.empty(len(node_of_slot))
+    for node in np.unique(node_of_slot):
+        here = np.flatnonzero(node_of_slot == node)
+        of_update[here] = np.arange(len(here)) / len(here)
+    return ((np.arange(updates)[:, None] + of_update) / updates).ravel()
 
 
 def staged(size: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:

@@ -64,6 +64,17 @@ def test_shards_are_dealt_in_neighbouring_runs_of_about_equal_bytes() -> None:
     assert np.ptp(of_nodes) <= 2000
 
 
+@pytest.mark.parametrize("workers", [4, 2])
+def test_every_round_brings_every_node_about_as_much(workers: int) -> None:
+    layout = tuple((worker,) for worker in range(workers))
+    epochs = Epochs(1, make_plan(compose(["exp=exp5", f"workers={workers}"])), layout)
+    size = np.ones(PLAN.samples, dtype=np.int64)
+    for node in range(workers):
+        arrive = holdings.arrivals(holdings.staged(size, workers), holdings.needed(epochs, 0), node, 8, size, workers)
+        of_rounds = arrive.counts.sum(axis=1)
+        assert of_rounds.max() <= 1.2 * of_rounds.mean()
+
+
 def test_a_sample_that_is_used_early_moves_early() -> None:
     epochs = Epochs(1, PLAN, LAYOUTS["two nodes"])
     size = np.ones(PLAN.samples, dtype=np.int64)
