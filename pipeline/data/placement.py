@@ -16,6 +16,8 @@ from pipeline.errors import UserError
 MEMORY = Path("/proc/meminfo")
 LEFT_FREE = 0.2
 """Share of the free memory that `auto` leaves to everything else."""
+MOST_COPIES = 16
+"""Nodes to which `auto` has the file system send all samples."""
 SHOWN = 3
 """Nodes that are named where several have too little."""
 
@@ -23,6 +25,7 @@ SHOWN = 3
 def choose(
     asked: str,
     needs: Mapping[str, tuple[int, str]],
+    nodes: int,
     world: Communicator,
     node: Communicator,
     *,
@@ -38,7 +41,8 @@ def choose(
     of_nodes = [found for found in world.allgather((socket.gethostname(), free)) if found[1]]
     least = min(min(found.values()) for _, found in of_nodes)
     chosen = asked if asked in needs else "replicated"
-    if asked == "auto" and "partitioned" in needs and needs["replicated"][0] > (1 - LEFT_FREE) * least:
+    too_much = needs["replicated"][0] > (1 - LEFT_FREE) * least or nodes > MOST_COPIES
+    if asked == "auto" and "partitioned" in needs and too_much:
         chosen = "partitioned"
     needed, words = needs[chosen]
     short = [

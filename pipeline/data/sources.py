@@ -72,12 +72,16 @@ def bring(
         )
     }
     schedule = limits = None
-    if epochs.nodes > 1 and config.placement != "replicated" and len(span):
+    if (
+        epochs.nodes > 1
+        and span
+        and (config.placement == "partitioned" or (config.placement == "auto" and can_exchange()))
+    ):
         schedule = make_schedule(config, epochs, span, train.size)
         limits = largest(schedule, site.world)
         needs["partitioned"] = of_partitioned(limits, int(train.size[kept].sum()), of_validation)
     chosen, line = placement.choose(
-        config.placement, needs, site.world, site.node_workers, folder=site.folder, meminfo=site.meminfo
+        config.placement, needs, epochs.nodes, site.world, site.node_workers, folder=site.folder, meminfo=site.meminfo
     )
     told(line)
     own_images = np.flatnonzero(node_of_image == site.node)
@@ -171,17 +175,28 @@ def _partitioned(
 
 
 def leaders_of(site: Site) -> Any:
-    """An MPI communicator of the nodes' first workers, in the order of the nodes; None on all others.
+    """An MPI communicator of the nodes' first workers, in the order of the nodes; None on all others."""
+    from mpi4py import MPI
 
-    Raises UserError where MPI does not let a thread of its own exchange samples.
+    leads = site.node_workers.Get_rank() == 0
+    leaders = site.world.Split(0 if leads else MPI.UNDEFINED, site.node)
+    return leaders if leads else None
+
+
+def may_exchange(asked: str) -> bool:
+    """Whether samples may be partitioned, as data.placement asks and MPI allows.
+
+    Raises UserError where that is asked for and MPI does not let a thread of its own exchange samples.
     """
+    if asked == "replicated":
+        return False
     from mpi4py import MPI  # starts MPI: only a rank may import it
 
-    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+    if MPI.Query_thread() >= MPI.THREAD_MULTIPLE:
+        return True
+    if asked == "partitioned":
         raise UserError(
             "data.placement=partitioned exchanges samples in a thread, and this MPI was started without "
             "MPI_THREAD_MULTIPLE; data.placement=replicated needs none"
         )
-    leads = site.node_workers.Get_rank() == 0
-    leaders = site.world.Split(0 if leads else MPI.UNDEFINED, site.node)
-    return leaders if leads else None
+    return False
