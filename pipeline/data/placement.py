@@ -1,8 +1,11 @@
 """Placement: what a node keeps of a data set, what that takes, and whether it is there.
 
-replicated    all training samples on every node
-partitioned   on every node what its workers need in this epoch, and room for the next
-auto          replicated where it leaves a fifth of what is free, else partitioned
+    replicated    all training samples on every node
+    partitioned   on every node what its workers need in this epoch, and room for the next
+    auto          replicated where it leaves a fifth of what is free and is read no more than 16 times, else partitioned
+
+Replicated, every node reads all shards: 80 TB for ImageNet on 544 nodes, which takes a parallel file system longer than
+the training. Partitioned, they are read once.
 """
 
 import os

@@ -72,11 +72,7 @@ def bring(
         )
     }
     schedule = limits = None
-    if (
-        epochs.nodes > 1
-        and span
-        and (config.placement == "partitioned" or (config.placement == "auto" and can_exchange()))
-    ):
+    if epochs.nodes > 1 and span and may_exchange(config.placement):
         schedule = make_schedule(config, epochs, span, train.size)
         limits = largest(schedule, site.world)
         needs["partitioned"] = of_partitioned(limits, int(train.size[kept].sum()), of_validation)
