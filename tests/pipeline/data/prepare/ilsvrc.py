@@ -122,7 +122,13 @@ def write_kit(folder: Path) -> None:
 
 def kit_files() -> Mapping[str, bytes]:
     """meta.mat, and the numbers of the validation images' classes."""
-    fields = [("ILSVRC2012_ID", object), ("WNID", object), ("words", object), ("gloss", object), ("num_children", object)]
+    fields = [
+        ("ILSVRC2012_ID", object),
+        ("WNID", object),
+        ("words", object),
+        ("gloss", object),
+        ("num_children", object),
+    ]
     rows = [(number, wnid, f"word {wnid}, other", "a thing", 0) for wnid, number in CLASSES.items()]
     rows.append((INNER_NODE[1], INNER_NODE[0], "entity", "all", 5))
     stream = io.BytesIO()
