@@ -1,8 +1,8 @@
 """From a source to its shards: keys, a fixed order, cuts. A function of the source and the options alone.
 
-The order is a shuffle in which every prefix has of each class its share of the whole, within one image: of a class's
-images, shuffled, number r of n goes to a place drawn from the r-th of n equal parts of the data set. So a shard is a
-mix, and the first N samples are balanced as the whole is. What is drawn is a hash of keys, which no library changes.
+The order is a shuffle in which every prefix has of each class about its share of the whole: of a class's images,
+shuffled, number r of n goes to a place drawn from the r-th of n equal parts of the data set. So a shard is a mix, and
+in the first N samples classes of one size differ by at most one image. Draws are hashes of keys, which nothing changes.
 """
 
 import hashlib

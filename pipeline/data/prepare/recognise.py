@@ -1,6 +1,7 @@
 """Telling what a source is by looking at it."""
 
 from concurrent.futures import Executor
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from pipeline.data.prepare import class_folders, imagenet, webdataset_tars
@@ -58,13 +59,13 @@ def _tars(folder: Path) -> list[Path]:
 
 
 def _kind(path: Path) -> str:
-    """What a tar is by its first file: `class tars`, `validation` or `webdataset`."""
-    first = next(Archive(path, shown=path.name).walk(), None)
-    if first is None:
+    """What a tar is by its first two files: `class tars`, `validation` or `webdataset`, whose second is a label."""
+    names = [PurePosixPath(member.name).name for member in islice(Archive(path, shown=path.name).walk(), 2)]
+    if not names:
         raise UserError(f"{path} has no file in it")
-    if first.name.endswith(".tar"):
+    if names[0].endswith(".tar"):
         return "class tars"
-    if is_image(first.name) and imagenet.NUMBERED.match(PurePosixPath(first.name).name):
+    if all(is_image(name) and imagenet.NUMBERED.match(name) for name in names):
         return "validation"
     return "webdataset"
 

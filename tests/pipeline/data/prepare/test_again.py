@@ -58,6 +58,10 @@ def run_script(script: str, data: Path, source: Path, processes: int) -> "subpro
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
+def hidden(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob(".*")}
+
+
 @pytest.mark.parametrize("processes", [2, 3])
 def test_any_number_of_processes_gives_the_same_bytes(
     tars: Path, prepared: Path, tmp_path: Path, processes: int
@@ -104,7 +108,7 @@ def test_a_process_that_is_killed_is_told_in_a_line_and_the_next_run_goes_on(
     assert failed.returncode == 1
     assert failed.stderr.startswith("error: a process was killed")
     assert failed.stderr.count("\n") == 1
-    assert not [name for name in os.listdir(data) if name.startswith(".") and name != ".prepare"]
+    assert hidden(data) == {".prepare"}
     assert prepare(data, tars, *WORDS).returncode == 0
     assert files(data) == files(prepared)
 
@@ -163,8 +167,8 @@ def test_what_a_killed_run_left_half_written_is_removed_and_nothing_else(
     ):
         (data / name).write_bytes(b"half")
     assert prepare(data, tars, *WORDS).returncode == 0
-    assert sorted(set(os.listdir(data)) - set(files(prepared))) == [".mine", ".prepare", "notes"]
-    assert not [name for name in os.listdir(data / ".prepare") if name.startswith(".")]
+    assert {path.name for path in data.iterdir()} - set(files(prepared)) == {".mine", ".prepare", "notes"}
+    assert not hidden(data / ".prepare")
 
 
 def test_two_at_once_are_refused(tars: Path, prepared: Path, tmp_path: Path) -> None:

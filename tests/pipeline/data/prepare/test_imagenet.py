@@ -128,8 +128,8 @@ def test_every_prefix_has_each_class_in_proportion_within_one_image(train: dict[
     whole = Counter(labels)
     for size in range(1, len(labels)):
         counts = Counter(labels[:size])
-        for label, count in whole.items():  # one for its own rounding, less than one for the others'
-            assert abs(counts[label] - size * count / len(labels)) < 3
+        for label, count in whole.items():  # one for itself; five classes, each one off, move it by 5 of 255 of 53
+            assert abs(counts[label] - size * count / len(labels)) < 1 + 5 / 255 * 53
     assert list(train) != sorted(train)
 
 
