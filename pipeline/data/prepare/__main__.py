@@ -35,6 +35,11 @@ def main(arguments: Sequence[str]) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_FAILED
+    except OSError as error:
+        if not error.filename:
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return EXIT_FAILED
     except KeyboardInterrupt:
         print("stopped; what is complete is kept, and the same command goes on from there", file=sys.stderr)
         return EXIT_INTERRUPTED

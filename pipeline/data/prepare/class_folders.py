@@ -64,5 +64,10 @@ def _of_class(root: Path, folder: Path, split: str, label: int) -> tuple[list[St
 
 def _files(root: Path, folder: Path) -> list[tuple[Path, str]]:
     """Files below a folder, each with its path below `root`."""
-    paths = [Path(top) / name for top, _, names in os.walk(folder) for name in names]
+    paths = [Path(top) / name for top, _, names in os.walk(folder, onerror=_refuse) for name in names]
     return [(path, path.relative_to(root).as_posix()) for path in paths]
+
+
+def _refuse(error: OSError) -> None:
+    """A folder that cannot be read: os.walk would leave it out without a word."""
+    raise error

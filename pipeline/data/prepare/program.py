@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
+from rich.filesize import decimal
 
 from pipeline.data.prepare import report
 from pipeline.data.prepare.kept import DataFolder, Record
@@ -54,7 +54,7 @@ def prepare(
         for shard, record in _packed(folder.path, missing, pool, workers):
             records[shard.name] = record
             progress.add(len(shard.samples))
-    finish(console, folder, source, [records[shard.name] for shard in shards], options)
+    finish(console, folder, source, paths, [records[shard.name] for shard in shards], options)
 
 
 def check_apart(data: Path, paths: Sequence[Path]) -> None:
@@ -110,11 +110,12 @@ def check_disk(
     total, needed = (round(share * sum(shard.source_bytes() for shard in some)) for some in (shards, missing))
     free = shutil.disk_usage(data).free
     there = f", {len(shards) - len(missing):,} there already" if len(missing) < len(shards) else ""
-    all_of_them = f"{counted(len(shards), 'shard')}, about {_gb(total)}{there}"
-    _say(console, f"{all_of_them}: {_gb(needed)} to write, {_gb(free)} free in {data}")
+    all_of_them = f"{counted(len(shards), 'shard')}, about {decimal(total)}{there}"
+    _say(console, f"{all_of_them}: {decimal(needed)} to write, {decimal(free)} free in {data}")
     if needed > free:
         raise UserError(
-            f"{data} has {_gb(free)} free and about {_gb(needed)} are to be written; free {_gb(needed - free)} more"
+            f"{data} has {decimal(free)} free, and about {decimal(needed)} are to be written: "
+            f"{decimal(needed - free)} more are needed"
         )
 
 
@@ -143,7 +144,14 @@ def _result(job: Future[Record], folder: Path) -> Record:
         ) from None
 
 
-def finish(console: Console, folder: DataFolder, source: Source, records: Sequence[Record], options: Options) -> None:
+def finish(
+    console: Console,
+    folder: DataFolder,
+    source: Source,
+    paths: Sequence[Path],
+    records: Sequence[Record],
+    options: Options,
+) -> None:
     """Write the report, then the manifest.
 
     Raises UserError where images cannot be decoded and are not to be left out.
@@ -162,7 +170,13 @@ def finish(console: Console, folder: DataFolder, source: Source, records: Sequen
             f"{counted(unreadable, 'image')} cannot be decoded: {folder.report} names them; mend them, or leave them "
             "out with ARGS=prepare.unreadable=leave_out, which keeps what is written by now"
         )
-    more = _more(source, oddities, options)
+    more = {
+        "class_names": source.classes,
+        "source": source.kind,
+        "from": [str(path) for path in paths],
+        "options": asdict(options),
+        "oddities": report.counts(oddities),
+    }
     write_manifest(folder.path, name=source.name, classes=len(source.classes), splits=splits, more=more)
     _say(console, f"prepared: {folder.path}; what was odd is named in {folder.report}")
 
@@ -173,19 +187,5 @@ def _in_kinds(oddities: Iterable[Oddity]) -> list[Oddity]:
     return sorted(oddities, key=lambda oddity: (kinds.index(oddity.kind), oddity.split, oddity.name))
 
 
-def _more(source: Source, oddities: Sequence[Oddity], options: Options) -> dict[str, Any]:
-    """What the manifest says of where the data set comes from."""
-    return {
-        "class_names": source.classes,
-        "source": source.kind,
-        "options": asdict(options),
-        "oddities": report.counts(oddities),
-    }
-
-
 def _say(console: Console, line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True, markup=False)
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.3g} GB"

@@ -33,6 +33,12 @@ class Progress:
     ) -> None:
         if self._bar:
             self._bar.stop()
+        if self._images_done:
+            taken_s = time.monotonic() - self._started_s
+            rate = f"{self._images_done / taken_s:,.0f} images/s"
+            self._console.print(
+                f"{self._images_done:,} images in {timedelta(seconds=round(taken_s))}: {rate}", highlight=False
+            )
 
     def add(self, images: int) -> None:
         """One more shard, of so many images."""

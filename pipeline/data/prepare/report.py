@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 
 from pipeline.data.prepare.options import Options
@@ -77,7 +78,7 @@ def show(
     table.add_row("classes", f"{len(source.classes):,}")
     for split, written in splits.items():
         shards = counted(len(written["shards"]), "shard")
-        table.add_row(split, f"{counted(written['samples'], 'image')}, {written['bytes'] / 1e9:.3g} GB in {shards}")
+        table.add_row(split, f"{counted(written['samples'], 'image')}, {decimal(written['bytes'])} in {shards}")
     if options.shorter_side is not None:
         table.add_row("resized", resizing(options))
     for kind, count in counts(oddities).items():

@@ -14,6 +14,9 @@ import torch
 from PIL import Image
 from torchvision.datasets import imagenet as torchvisions
 
+from pipeline.data.decode import Decoder, Views
+from pipeline.data.decode_dali import DaliDecoder
+from pipeline.data.decode_torchvision import TorchvisionDecoder
 from pipeline.data.shards import read_classes, read_index
 from tests.pipeline.data.prepare import ilsvrc
 from tests.pipeline.data.prepare.command import prepare, read_rows, read_split, report_of
@@ -114,6 +117,17 @@ def test_the_manifest_has_counts_sizes_and_checksums(prepared: Path) -> None:
         assert [shard["sha256"] for shard in part["shards"]] == [hashlib.sha256(one).hexdigest() for one in contents]
         assert len(read_index(prepared, split)) == samples
     assert read_classes(prepared) == 5
+
+
+def test_both_decoders_of_the_pipeline_read_every_image(prepared: Path) -> None:
+    decoders: list[Decoder] = [TorchvisionDecoder(32), DaliDecoder(32)]
+    for split in ("train", "validation"):
+        images = [np.frombuffer(bytearray(image), np.uint8) for image, _ in read_split(prepared, split).values()]
+        windows = [(0, 0, int(row["height"]), int(row["width"])) for row in read_rows(prepared, split)]
+        views = Views(images, np.array(windows, np.int64), np.zeros(len(images), np.bool_))
+        pixels = [decoder.decode(views) for decoder in decoders]
+        assert [decoded.faults for decoded in pixels] == [{}, {}]
+        assert (pixels[0].pixels.double() - pixels[1].pixels.double()).abs().mean() < 1
 
 
 def test_shards_are_of_about_the_size_asked_for(prepared: Path) -> None:
