@@ -7,6 +7,7 @@ The development kit's own numbers (1 to 1000) are no labels: they follow neither
 import io
 import re
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -24,11 +25,33 @@ BESIDE = (
 """What is looked for beside the tars, in this order: the kit, packed or unpacked, its file alone, Kaggle's, and the
 list of TensorFlow's scripts."""
 
+NUMBERED = re.compile(r"ILSVRC2012_val_(\d{8})")
 WNID = re.compile(r"n\d{8}")
 WOULD_DO = (
     f"{DEVKIT}.tar.gz beside the tars would do, or prepare.ground_truth=FILE with a WordNet id (n01440764) a line, in "
     "the order of the images, or lines of an image's name and its id"
 )
+
+
+def labels_of(names: Sequence[str], classes: Sequence[str], folder: Path, given: str | None) -> list[int]:
+    """The labels of validation images, by their names (`ILSVRC2012_val_00000001.JPEG`).
+
+    classes: WordNet ids, whose places are the labels. folder, given: as of `wnids_by_number`. Raises UserError.
+    """
+    truth, origin = wnids_by_number(folder, given)
+    labels = {wnid: label for label, wnid in enumerate(classes)}
+    found = []
+    for name in names:
+        number = NUMBERED.match(name.rpartition("/")[2])
+        if number is None:
+            raise UserError(f"{name} is not named as ILSVRC2012_val_00000001.JPEG, so its class is unknown")
+        wnid = truth.get(int(number[1]))
+        if wnid is None:
+            raise UserError(f"{origin} has the classes of {len(truth):,} images, and none for {name}")
+        if wnid not in labels:
+            raise UserError(f"{origin} says that {name} is of class {wnid}, which has no training images")
+        found.append(labels[wnid])
+    return found
 
 
 def wnids_by_number(folder: Path, given: str | None) -> tuple[dict[int, str], Path]:
@@ -107,7 +130,7 @@ def _by_wnid(lines: list[list[str]], path: Path) -> dict[int, str]:
     """Lines of a WordNet id, or of a name and one."""
     found = {}
     for line, words in enumerate(lines, 1):
-        named = re.search(r"ILSVRC2012_val_(\d{8})", words[0])
+        named = NUMBERED.search(words[0])
         wnid = words[1] if named and len(words) > 1 else words[0]
         if not WNID.fullmatch(wnid):
             raise UserError(f"{path}, line {line}: {wnid!r} is no WordNet id; {WOULD_DO}")

@@ -3,18 +3,16 @@
 A label is the place of a class's WordNet id (`n01440764`) in their sorted order, as torchvision and everybody have it.
 """
 
-import re
 from concurrent.futures import Executor
 from pathlib import Path, PurePosixPath
 
 from pipeline.data.prepare.archive import Archive, Member, images_only, last_of_each
-from pipeline.data.prepare.ground_truth import wnids_by_number
+from pipeline.data.prepare.ground_truth import labels_of
 from pipeline.data.prepare.source import TRAIN, VALIDATION, Oddity, Source, StoredImage
 from pipeline.errors import UserError
 
 TRAIN_TAR = "ILSVRC2012_img_train.tar"
 VALIDATION_TAR = "ILSVRC2012_img_val.tar"
-NUMBERED = re.compile(r"ILSVRC2012_val_(\d{8})")
 
 
 def read(train: Path, validation: Path, ground_truth: str | None, pool: Executor) -> Source:
@@ -59,20 +57,7 @@ def _of_validation(path: Path, classes: list[str], ground_truth: str | None) -> 
     archive = Archive(path, shown=path.name)
     members, duplicates = last_of_each(archive.walk(), archive, VALIDATION)
     kept, others = images_only(members, archive, VALIDATION)
-    truth, origin = wnids_by_number(path.parent, ground_truth)
-    labels = {wnid: label for label, wnid in enumerate(classes)}
+    labels = labels_of([member.name for member in kept], classes, path.parent, ground_truth)
     changed_ns = path.stat().st_mtime_ns
-    images = []
-    for member in kept:
-        number = NUMBERED.match(PurePosixPath(member.name).name)
-        if number is None:
-            raise UserError(
-                f"{path}: {member.name} is not named as ILSVRC2012_val_00000001.JPEG, so its class is unknown"
-            )
-        wnid = truth.get(int(number[1]))
-        if wnid is None:
-            raise UserError(f"{origin} has {len(truth):,} classes of images and none for {member.name}")
-        if wnid not in labels:
-            raise UserError(f"{origin} says that {member.name} is of class {wnid}, which has no training images")
-        images.append(archive.stored(member, labels[wnid], changed_ns))
+    images = [archive.stored(member, label, changed_ns) for member, label in zip(kept, labels, strict=True)]
     return images, duplicates + others

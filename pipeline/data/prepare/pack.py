@@ -5,6 +5,7 @@ from pathlib import Path
 from pipeline.data.prepare.examine import UnreadableError, examine
 from pipeline.data.prepare.kept import DataFolder, Record
 from pipeline.data.prepare.plan import PlannedShard
+from pipeline.data.prepare.reader import Reader
 from pipeline.data.prepare.source import Oddity, StoredImage
 from pipeline.data.shard_writer import Sample, ShardWriter
 
@@ -12,10 +13,10 @@ from pipeline.data.shard_writer import Sample, ShardWriter
 def pack(folder: Path, shard: PlannedShard) -> Record:
     """Write a shard and its record into `folder`. Images that cannot be decoded are left out and told."""
     oddities: list[Oddity] = []
-    with ShardWriter(folder, shard.name) as writer:
+    with Reader() as reader, ShardWriter(folder, shard.name) as writer:
         for key, image in shard.samples:
             try:
-                examined = examine(image.read(), shard.shorter_side)
+                examined = examine(reader.read(image), shard.shorter_side)
             except UnreadableError as error:
                 oddities.append(Oddity("unreadable", shard.split, image.name, str(error)))
                 continue
@@ -27,6 +28,7 @@ def pack(folder: Path, shard: PlannedShard) -> Record:
 def kept_bytes(image: StoredImage, shorter_side: int | None) -> tuple[int, int]:
     """What an image has in bytes, and what resizing leaves of them; nothing of one that cannot be decoded."""
     try:
-        return image.size, len(examine(image.read(), shorter_side).image)
+        with Reader() as reader:
+            return image.size, len(examine(reader.read(image), shorter_side).image)
     except UnreadableError:
         return 0, 0

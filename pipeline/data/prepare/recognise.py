@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from pipeline.data.prepare import class_folders, imagenet, webdataset_tars
 from pipeline.data.prepare.archive import Archive
+from pipeline.data.prepare.ground_truth import NUMBERED
 from pipeline.data.prepare.options import Options
 from pipeline.data.prepare.source import TRAIN, Source, is_image
 from pipeline.errors import UserError
@@ -26,7 +27,7 @@ def read_source(paths: list[Path], options: Options, pool: Executor) -> Source:
     if len(tars) < len(paths) and folder is None:
         raise UserError(f"FROM is one folder, or tar files; {paths[0]} and others are a mixture")
     if folder is not None and not tars:
-        return _of_folders(folder, pool)
+        return _of_folders(folder, options, pool)
     kinds = {path: _kind(path) for path in tars}
     if "class tars" in kinds.values() or "validation" in kinds.values():
         return imagenet.read(
@@ -39,11 +40,11 @@ def read_source(paths: list[Path], options: Options, pool: Executor) -> Source:
     return webdataset_tars.read(tars, name, pool)
 
 
-def _of_folders(folder: Path, pool: Executor) -> Source:
+def _of_folders(folder: Path, options: Options, pool: Executor) -> Source:
     top = class_folders.split_folders(folder)[TRAIN]
     if not class_folders.class_names(top):
         raise UserError(f"{folder} holds nothing to prepare; FROM is {WANTED}")
-    return class_folders.read(folder, pool)
+    return class_folders.read(folder, options.ground_truth, pool)
 
 
 def _tars(folder: Path) -> list[Path]:
@@ -65,7 +66,7 @@ def _kind(path: Path) -> str:
         raise UserError(f"{path} has no file in it")
     if names[0].endswith(".tar"):
         return "class tars"
-    if all(is_image(name) and imagenet.NUMBERED.match(name) for name in names):
+    if all(is_image(name) and NUMBERED.match(name) for name in names):
         return "validation"
     return "webdataset"
 

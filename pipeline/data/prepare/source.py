@@ -1,10 +1,7 @@
 """What a source of images is: where each image lies, its label, and what was odd about it."""
 
-import os
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-
-from pipeline.errors import UserError
 
 TRAIN, VALIDATION = "train", "validation"
 
@@ -23,20 +20,6 @@ class StoredImage:
     label: int
     changed_ns: int
     """When its file was changed last."""
-
-    def read(self) -> bytes:
-        """Its bytes. Raises UserError where they are not there any more."""
-        try:
-            descriptor = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                content = os.pread(descriptor, self.size, self.offset)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise UserError(f"{self.file} cannot be read any more: {error.strerror}") from None
-        if len(content) != self.size:
-            raise UserError(f"{self.file} became shorter while it was read; {self.name} is not whole any more")
-        return content
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torchvision.datasets import ImageFolder
 
 from pipeline.data.prepare.options import Options
 from pipeline.data.prepare.plan import hold_out, in_order
+from pipeline.data.prepare.reader import Reader
 from pipeline.data.prepare.recognise import read_source
 from pipeline.data.prepare.source import Source
 from pipeline.errors import UserError
@@ -25,7 +26,8 @@ def read(*paths: Path) -> Source:
 
 
 def found(source: Source, split: str) -> set[tuple[bytes, int]]:
-    return {(image.read(), image.label) for image in source.images[split]}
+    with Reader() as reader:
+        return {(reader.read(image), image.label) for image in source.images[split]}
 
 
 def write_folders(top: Path, names: tuple[str, ...] = ("b cat", "Ant", "a dog")) -> Path:
@@ -135,6 +137,20 @@ def test_imagenets_tars_are_known_by_what_is_in_them(tars: Path, tmp_path: Path)
     source = read(validation, train)
     assert source.kind == "ILSVRC2012 tars"
     assert [len(source.images[split]) for split in ("train", "validation")] == [258, 40]
+
+
+def test_validation_images_in_one_folder_are_labelled_by_the_ground_truth(tmp_path: Path) -> None:
+    write_folders(tmp_path / "train", ("n02000001", "n01000001"))
+    (tmp_path / "val").mkdir()
+    for number in (1, 2, 3):
+        (tmp_path / "val" / f"ILSVRC2012_val_{number:08d}.JPEG").write_bytes(IMAGES[number])
+    with pytest.raises(UserError, match="has no ground truth of the validation images"):
+        read(tmp_path)
+    (tmp_path / "LOC_val_solution.csv").write_text(
+        "ImageId,PredictionString\nILSVRC2012_val_00000003,n01000001 1 2 3 4\n"
+        "ILSVRC2012_val_00000001,n02000001 1 2 3 4\nILSVRC2012_val_00000002,n01000001 1 2 3 4 n01000001 5 6 7 8\n"
+    )
+    assert found(read(tmp_path), "validation") == {(IMAGES[1], 1), (IMAGES[2], 0), (IMAGES[3], 0)}
 
 
 def write_empty_class(top: Path) -> None:
