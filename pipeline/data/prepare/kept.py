@@ -20,6 +20,7 @@ from pipeline.errors import UserError
 from pipeline.run_folder import write_atomically
 
 OURS = re.compile(r"(train|validation)-\d{6}\.(tar|tsv|json)|manifest\.json|report\.txt")
+UNFINISHED = re.compile(rf"\.({OURS.pattern})(\.[\w.-]+)?\.\d+")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class DataFolder:
         """Remove what a run that was killed had not finished."""
         for folder in (self.path, self._records):
             for path in folder.glob(".*"):
-                if OURS.match(path.name[1:]):
+                if UNFINISHED.fullmatch(path.name):
                     path.unlink(missing_ok=True)
 
     def record(self, name: str) -> Record | None:

@@ -5,6 +5,7 @@ As WebDataset has it, a key is all of a member's path before the first dot of it
 
 import json
 import os
+import re
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,6 +13,9 @@ from pathlib import Path, PurePosixPath
 from pipeline.data.prepare.archive import Archive, Member, last_of_each
 from pipeline.data.prepare.source import TRAIN, VALIDATION, Oddity, Source, StoredImage
 from pipeline.errors import UserError
+
+MOST_CLASSES = 1_000_000
+"""A label above is taken for something else."""
 
 IMAGE_KINDS = ("jpg", "jpeg", "png", "webp")
 
@@ -58,9 +62,12 @@ def _stored(archive: Archive, sample: Labelled, labels: dict[str, int], changed_
 
 def _classes(labels: set[str]) -> list[str]:
     """The names of the classes: `0`, `1`, … up to the largest where labels are numbers, else the labels, sorted."""
-    if all(label.isdecimal() for label in labels):
-        return [str(number) for number in range(max(map(int, labels), default=-1) + 1)]
-    return sorted(labels)
+    numbers = {label for label in labels if re.fullmatch(r"-?\d+", label)}
+    wrong = sorted(label for label in numbers if not 0 <= int(label) < MOST_CLASSES or numbers != labels)
+    if wrong:
+        others = "" if numbers == labels else f" beside {min(labels - numbers)!r}"
+        raise UserError(f"{wrong[0]!r}{others} is no label: all are numbers from 0, or all are names")
+    return [str(number) for number in range(max(map(int, labels)) + 1)] if numbers else sorted(labels)
 
 
 def _of_tar(archive: Archive, split: str) -> tuple[list[Labelled], list[Oddity]]:
@@ -92,7 +99,7 @@ def _label(archive: Archive, descriptor: int, parts: dict[str, Member], image: M
     if not text:
         key = PurePosixPath(image.name).name.partition(".")[0]
         raise UserError(f"{archive.path}: {image.name} has no label; {key}.cls, or `label` in {key}.json, would be one")
-    return str(int(text)) if text.isdecimal() else text
+    return str(int(text)) if re.fullmatch(r"-?\d+", text) else text
 
 
 def _json_label(content: bytes) -> str:

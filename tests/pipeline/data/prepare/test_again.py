@@ -163,11 +163,13 @@ def test_what_a_killed_run_left_half_written_is_removed_and_nothing_else(
         ".manifest.json.77",
         ".prepare/.train-000007.json.123",
         ".mine",
+        ".manifest.json.old",
         "notes",
     ):
         (data / name).write_bytes(b"half")
     assert prepare(data, tars, *WORDS).returncode == 0
-    assert {path.name for path in data.iterdir()} - set(files(prepared)) == {".mine", ".prepare", "notes"}
+    left = {path.name for path in data.iterdir()} - set(files(prepared))
+    assert left == {".mine", ".manifest.json.old", ".prepare", "notes"}
     assert not hidden(data / ".prepare")
 
 

@@ -167,6 +167,15 @@ def write_unlabelled(top: Path) -> None:
     (top / "train.tar").write_bytes(ilsvrc.tar_of([("1.jpg", IMAGES[0])]))
 
 
+def write_negative(top: Path) -> None:
+    (top / "train.tar").write_bytes(ilsvrc.tar_of([("1.jpg", IMAGES[0]), ("1.cls", b"-1")]))
+
+
+def write_mixed(top: Path) -> None:
+    members = [("1.jpg", IMAGES[0]), ("1.cls", b"7"), ("2.jpg", IMAGES[0]), ("2.cls", b"cat")]
+    (top / "train.tar").write_bytes(ilsvrc.tar_of(members))
+
+
 def write_nameless(top: Path) -> None:
     (top / "part-0.tar").write_bytes(ilsvrc.tar_of([("1.jpg", IMAGES[0]), ("1.cls", b"1")]))
 
@@ -188,6 +197,8 @@ def write_foreign_truth(top: Path) -> None:
         (write_empty_class, "train/empty has no image in it"),
         (write_unknown_class, "val/a dogg: there is no such class to train on, did you mean a dog?"),
         (write_unlabelled, "1.jpg has no label; 1.cls, or `label` in 1.json, would be one"),
+        (write_negative, "'-1' is no label: all are numbers from 0"),
+        (write_mixed, "'7' beside 'cat' is no label: all are numbers from 0, or all are names"),
         (write_nameless, "says `train` or `val` in its name or its folder's; this one says neither"),
         (write_half, "ILSVRC2012_img_val.tar: no such file, though the other of ImageNet's two tars is there"),
         (write_foreign_truth, "of class n99999999, which has no training images"),
