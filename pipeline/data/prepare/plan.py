@@ -12,6 +12,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import PurePosixPath
 
 from pipeline.data.prepare.options import Options
@@ -68,9 +69,9 @@ def hold_out(source: Source, share: float | None) -> None:
     held_out: list[Sample] = []
     for of_class in _by_class((image.name, image) for image in source.images[TRAIN]):
         of_class.sort(key=lambda sample: _draw("held out", sample[0]))
-        count = min(max(1, round(share * len(of_class))), len(of_class) - 1)
-        held_out += of_class[:count]
-        kept += of_class[count:]
+        first = min(max(1, round(share * len(of_class))), len(of_class) - 1)
+        held_out += of_class[:first]
+        kept += of_class[first:]
     source.images |= {TRAIN: [image for _, image in kept], VALIDATION: [image for _, image in held_out]}
 
 
@@ -104,28 +105,23 @@ def keyed(images: Sequence[StoredImage]) -> list[Sample]:
         stem if often[stem] == 1 else f"{_plain(_folder(image.name))}-{stem}"[-LONGEST_KEY:]
         for stem, image in zip(stems, images, strict=True)
     ]
-    taken = set(wanted)
-    seen: Counter[str] = Counter()
-    keys = []
-    for key in wanted:
-        seen[key] += 1
-        unique = key
-        while seen[key] > 1 and unique in taken:
-            unique = f"{key}-{seen[key]}"
-            seen[key] += unique in taken
-        taken.add(unique)
-        keys.append(unique)
-    return list(zip(keys, images, strict=True))
+    taken: set[str] = set()
+    samples = []
+    for key, image in zip(wanted, images, strict=True):
+        tries = chain([key], (f"{key}-{number}" for number in count(2)))
+        taken.add(unique := next(one for one in tries if one not in taken))
+        samples.append((unique, image))
+    return samples
 
 
 def _cut(samples: list[Sample], shard_bytes: int, kept_share: float) -> list[list[Sample]]:
     """Parts of about equal size, none much above `shard_bytes`."""
     total = sum(_in_tar(image) for _, image in samples)
-    count = max(1, -(-int(total * kept_share) // shard_bytes))
-    parts: list[list[Sample]] = [[] for _ in range(count)]
+    shards = max(1, -(-int(total * kept_share) // shard_bytes))
+    parts: list[list[Sample]] = [[] for _ in range(shards)]
     before = 0
     for sample in samples:
-        parts[before * count // total].append(sample)
+        parts[before * shards // total].append(sample)
         before += _in_tar(sample[1])
     return [part for part in parts if part]
 
