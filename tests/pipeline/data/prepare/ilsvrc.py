@@ -1,5 +1,6 @@
 """A made-up ILSVRC2012: its two tars and development kit, of small images of odd sizes, with all that is odd in it."""
 
+import functools
 import io
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ def turned(seed: int) -> bytes:
     return encoded(photo(seed), exif=exif)
 
 
+@functools.cache
 def odd_images() -> dict[str, tuple[str, bytes]]:
     """By its name in the training tar: what is odd, as the report calls it, and the bytes."""
     return {
@@ -60,6 +62,7 @@ REPLACED = "n03000134/n03000134_0.JPEG"
 """The name that stands twice in its tar; the second time with what `photo(8888)` gives."""
 
 
+@functools.cache
 def train_images() -> dict[str, list[tuple[str, bytes]]]:
     """Members of each class's tar, in order; one name stands twice."""
     members: dict[str, list[tuple[str, bytes]]] = {
@@ -77,6 +80,7 @@ def train_images() -> dict[str, list[tuple[str, bytes]]]:
     return members
 
 
+@functools.cache
 def validation_images() -> dict[str, tuple[str, bytes]]:
     """By name: the class and the bytes."""
     wnids = list(CLASSES)
