@@ -1,7 +1,7 @@
 # Torus224. `make help` lists the targets.
 #
 # Variables: EXP=5 (1…6, reference, flash; a list for sweep), ARGS="optim.lr=2.0" (Hydra overrides), WORKERS=, NODES=,
-# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, FOLLOW=1, RANK=, REPORT=1.
+# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -16,7 +16,7 @@ SAMPLE := data/sample/manifest.json
 
 # What is in these, no shell and no make reads: recipes take them from their environment, as "$${RUN-}"; one that is not
 # given does not stand there, or a rank would find an empty RANK. ARGS is shell words.
-texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RANK JSON PLOT
+texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RANK JSON PLOT FROM PROCESSES
 $(foreach name,$(texts),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 # A command with the words of EXP, SITE, … and then ARGS; `site` is this machine where SITE= names none.
@@ -47,9 +47,14 @@ $(VENV)/.complete: requirements.lock
 .PHONY: sample
 sample: $(SAMPLE)  ## write the sample's images into shards (done by train and sweep)
 
-$(SAMPLE): $(VENV)/.complete pipeline/data/sample.py pipeline/data/shards.py
+$(SAMPLE): $(VENV)/.complete pipeline/data/sample.py pipeline/data/shards.py pipeline/data/shard_writer.py
 	@echo 'writing the sample: 5,000 digits as JPEGs in shards, once'
 	$(BIN)/python -m pipeline.data.sample data/sample
+
+.PHONY: prepare
+prepare: $(VENV)/.complete  ## images into shards, once: DATA=/data/imagenet FROM=/tars PROCESSES=8 ARGS="prepare.shorter_side=256"
+	@test -n "$${DATA-}" && test -n "$${FROM-}" || { echo 'error: name both folders: make prepare DATA=/data/imagenet FROM=/where/the/tars/are' >&2; exit 1; }
+	$(BIN)/python -m pipeline.data.prepare --data="$${DATA-}" --from="$${FROM-}" $(if $(PROCESSES),--processes="$${PROCESSES-}") $(ARGS)
 
 .PHONY: train
 train: $(VENV)/.complete $(SAMPLE)  ## train on this machine: EXP=5, ARGS=, or go on with RESUME=runs/…

@@ -20,7 +20,8 @@ from pipeline.data.epochs import Epochs
 from pipeline.data.exchange import Exchange, ends_of_rounds, layout, pack
 from pipeline.data.holdings import Part
 from pipeline.data.memory import SampleMemory
-from pipeline.data.shards import Index, Sample, read_index, write_manifest, write_split
+from pipeline.data.shard_writer import Sample, write_manifest, write_split
+from pipeline.data.shards import Index, read_index
 from pipeline.data.sources import Site, bring, largest, make_schedule, of_partitioned
 from pipeline.data.staging import stage
 from pipeline.evaluate import OneProcess

@@ -41,7 +41,8 @@ from pipeline.config import Config, make_plan
 from pipeline.data import order
 from pipeline.data.loader import TrainingLoader
 from pipeline.data.memory import SampleMemory
-from pipeline.data.shards import Sample, read_index, write_manifest, write_split
+from pipeline.data.shard_writer import Sample, write_manifest, write_split
+from pipeline.data.shards import read_index
 from pipeline.data.staging import stage
 from pipeline.evaluate import OneProcess
 

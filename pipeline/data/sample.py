@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torchvision.io import encode_jpeg
 
-from pipeline.data.shards import Sample, write_manifest, write_split
+from pipeline.data.shard_writer import Sample, write_manifest, write_split
 
 CLASSES = 10
 HELD_OUT_PER_CLASS = 100

@@ -4,18 +4,14 @@
     train-000000.tar     members KEY.jpg and KEY.cls, as WebDataset has it
     train-000000.tsv     key, offset and size of the image in the tar, label, width, height, CRC-32: a line a sample
 
-Same input, same bytes: members carry no times or owners.
+Same input, same bytes: members carry no times or owners. `shard_writer.py` writes them; this file reads.
 """
 
 import contextlib
 import csv
-import hashlib
-import io
 import json
-import tarfile
 import warnings
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,21 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.run_folder import write_atomically
 
 FORMAT = 2
 INDEX_FIELDS = ("key", "offset", "size", "label", "width", "height", "crc32")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One image with its label; width and height as stored."""
-
-    key: str
-    image: bytes
-    label: int
-    width: int
-    height: int
 
 
 @dataclass(frozen=True)
@@ -86,25 +70,6 @@ def tsv(shard: str) -> str:
     return shard.removesuffix(".tar") + ".tsv"
 
 
-def write_split(folder: Path, split: str, samples: Iterable[Sample], *, samples_per_shard: int) -> dict[str, Any]:
-    """Write `samples` as the shards of `split`; returns the split's part of the manifest."""
-    remaining = iter(samples)
-    shards: list[dict[str, Any]] = []
-    while batch := list(islice(remaining, samples_per_shard)):
-        shards.append(_write_shard(folder, f"{split}-{len(shards):06d}", batch))
-    return {
-        "samples": sum(shard["samples"] for shard in shards),
-        "bytes": sum(shard["bytes"] for shard in shards),
-        "shards": shards,
-    }
-
-
-def write_manifest(folder: Path, *, name: str, classes: int, splits: dict[str, dict[str, Any]]) -> None:
-    """Write manifest.json, which says that the shards are complete: call it last."""
-    manifest = {"format": FORMAT, "name": name, "classes": classes, "splits": splits}
-    write_atomically(folder / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-
-
 def read_index(folder: Path, split: str) -> Index:
     """Read the index of `split`. Raises UserError where shards are absent, short or of another format."""
     manifest = _read_manifest(folder)
@@ -125,38 +90,6 @@ def read_index(folder: Path, split: str) -> Index:
 def read_classes(folder: Path) -> int:
     """Number of classes of the data set."""
     return int(_read_manifest(folder)["classes"])
-
-
-def _write_shard(folder: Path, name: str, samples: list[Sample]) -> dict[str, Any]:
-    tar_path = folder / f"{name}.tar"
-    offsets = []
-    with tarfile.open(tar_path, "w", format=tarfile.USTAR_FORMAT) as tar:
-        for sample in samples:
-            offsets.append(_add(tar, f"{sample.key}.jpg", sample.image))
-            _add(tar, f"{sample.key}.cls", str(sample.label).encode())
-    rows = io.StringIO()
-    writer = csv.writer(rows, delimiter="\t", lineterminator="\n")
-    writer.writerow(INDEX_FIELDS)
-    for sample, offset in zip(samples, offsets, strict=True):
-        size, crc32 = len(sample.image), zlib.crc32(sample.image)
-        writer.writerow([sample.key, offset, size, sample.label, sample.width, sample.height, crc32])
-    write_atomically(folder / f"{name}.tsv", rows.getvalue())
-    content = tar_path.read_bytes()
-    return {
-        "name": tar_path.name,
-        "samples": len(samples),
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> int:
-    """Append a member; returns the offset of its content in the tar file."""
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    header = tar.offset
-    tar.addfile(member, io.BytesIO(content))
-    return header + tarfile.BLOCKSIZE
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

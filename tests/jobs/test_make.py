@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from pipeline.config import load
-from pipeline.data.shards import Sample, read_index, write_manifest, write_split
+from pipeline.data.shard_writer import Sample, write_manifest, write_split
+from pipeline.data.shards import read_index
 from pipeline.metrics import read_metrics
 from pipeline.models import build
 from pipeline.run_folder import RunFolder

@@ -52,6 +52,14 @@ def test_every_variable_has_its_key_and_one_that_is_empty_was_not_given() -> Non
     assert words(given) == ["site=slurm", "nodes=1,2", "run.resume='runs/a b'", "site.account='g'"]
 
 
+def test_both_folders_of_prepare_are_taken_as_they_are(repository: Path, tmp_path: Path) -> None:
+    name = "a b'$c;id"
+    done = make(repository, "prepare", f"DATA={tmp_path}/{name}", f"FROM={tmp_path}/{name}/x")
+    assert f"error: {tmp_path}/{name}/x: no such file or folder" in done.stderr
+    assert (tmp_path / name / ".prepare").is_dir()
+    assert "name both folders" in make(repository, "prepare", f"DATA={tmp_path}").stderr
+
+
 def test_group_data_and_image_reach_the_configuration_as_they_are(repository: Path) -> None:
     done = make(repository, "render", "EXP=5", "SITE=abci3", "NODES=16", "GROUP=1e5", "DATA=/a b'$c;id\\", "IMAGE=1.50")
     assert done.returncode == 0, done.stderr

@@ -25,6 +25,7 @@ TORCH_FREE = [
     "pipeline.transport",
     "pipeline.metrics",
     "pipeline.run_folder",
+    "pipeline.data.prepare.__main__",
     "pipeline.report.console",
     "pipeline.report.plot",
     "pipeline.report.torus_picture",

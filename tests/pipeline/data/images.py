@@ -11,7 +11,7 @@ from PIL import Image
 from torch.nn.functional import interpolate
 from torchvision.io import encode_jpeg
 
-from pipeline.data.shards import Sample, write_manifest, write_split
+from pipeline.data.shard_writer import Sample, write_manifest, write_split
 
 
 def jpeg(seed: int, side: int = 28) -> bytes:

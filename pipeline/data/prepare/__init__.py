@@ -1,0 +1,1 @@
+"""Preparing a data set once: images as they are handed out in, shards out. `make prepare`. Torch-free."""
