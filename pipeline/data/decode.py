@@ -64,16 +64,18 @@ def too_small(width: int, height: int) -> UndecodableError:
     return UndecodableError(f"is {width}x{height} pixels, smaller than its index says")
 
 
-def build(config: DataConfig, device: torch.device | None = None) -> Decoder:
-    """The decoder that data.decoder names; `device`: where DALI leaves its pixels, the CPU by default.
+def build(config: DataConfig, device: torch.device | None = None, *, largest: tuple[int, int] | None = None) -> Decoder:
+    """The decoder that data.decoder names.
 
+    device: the worker's, for data.decode_on=cuda. largest: width and height of the data set's largest image, for the
+    memory that decoding on a GPU sets aside.
     Raises UserError where DALI is asked for and absent: pixels differ within rounding, so a run never takes another
     decoder than the one it was given.
     """
     if config.decoder == "torchvision":
         from pipeline.data.decode_torchvision import TorchvisionDecoder
 
-        return TorchvisionDecoder(config.image_size)
+        return TorchvisionDecoder(config.image_size, threads=config.decoder_threads)
     try:
         from pipeline.data.decode_dali import DaliDecoder  # not at the top: it may be absent
     except (ImportError, OSError) as error:
@@ -81,4 +83,9 @@ def build(config: DataConfig, device: torch.device | None = None) -> Decoder:
             f"data.decoder=dali, but nvidia-dali cannot be imported ({str(error).splitlines()[0]}); "
             "install it or take data.decoder=torchvision"
         ) from None
-    return DaliDecoder(config.image_size, threads=config.decoder_threads, device=device)
+    return DaliDecoder(
+        config.image_size,
+        threads=config.decoder_threads,
+        device=device if config.decode_on == "cuda" else None,
+        largest=largest,
+    )
