@@ -6,7 +6,7 @@ cutting out and resizing alone, with nothing around it. All read the same images
 batches of 16 in channels-last layout. They run in turn, block by block; the medians over all blocks are compared. CPU
 time is that of all threads and processes.
 
-Two data sets: the sample (28 x 28 to 24 x 24, ours and DataLoader only), and made-up photographs of ImageNet's size
+Two data sets: the sample (28 x 28 to 16 x 16, ours and DataLoader only), and made-up photographs of ImageNet's size
 (500 x 375 to 224 x 224).
 """
 

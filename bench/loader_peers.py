@@ -15,7 +15,7 @@ import torch
 import webdataset
 from numpy.typing import NDArray
 from nvidia.dali import fn, types
-from nvidia.dali.pipeline import pipeline_def
+from nvidia.dali.pipeline import Pipeline
 from nvidia.dali.plugin.pytorch import DALIClassificationIterator, LastBatchPolicy
 from PIL import Image
 from torch import Tensor
@@ -152,8 +152,8 @@ def dali_reader(folder: Path, config: Config) -> Updates:
     """DALI as its documentation has it for ResNet-50: files of class folders, random windows of its own."""
     data = config.data
 
-    @pipeline_def(batch_size=IMAGES_A_BATCH, num_threads=1, device_id=None, seed=0)
-    def pipeline() -> Any:
+    pipeline = Pipeline(batch_size=IMAGES_A_BATCH, num_threads=1, device_id=None, seed=0)
+    with pipeline:
         jpegs, labels = fn.readers.file(file_root=str(folder), random_shuffle=True, name="Reader")
         images = fn.decoders.image_random_crop(
             jpegs,
@@ -173,12 +173,10 @@ def dali_reader(folder: Path, config: Config) -> Updates:
             std=data.std,
             mirror=fn.random.coin_flip(probability=0.5),
         )
-        return images, labels
-
-    built = pipeline()
-    built.build()
+        pipeline.set_outputs(images, labels)
+    pipeline.build()
     loader = DALIClassificationIterator(
-        built, reader_name="Reader", auto_reset=True, last_batch_policy=LastBatchPolicy.PARTIAL
+        pipeline, reader_name="Reader", auto_reset=True, last_batch_policy=LastBatchPolicy.PARTIAL
     )
     while True:
         for (batch,) in loader:
