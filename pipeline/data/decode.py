@@ -32,11 +32,17 @@ class Views:
     def __len__(self) -> int:
         return len(self.images)
 
-    def parts(self, most: int) -> "Iterator[Views]":
-        """The same in order, at most `most` at a time."""
-        for first in range(0, len(self), most):
-            part = slice(first, first + most)
-            yield Views(self.images[part], self.windows[part], self.mirrors[part])
+    def parts(self, most: int, most_pixels: int | None = None) -> "Iterator[Views]":
+        """The same in order, at most `most` at a time; their windows have at most `most_pixels`, but for one alone."""
+        pixels = np.cumsum(self.windows[:, 2] * self.windows[:, 3])
+        first = 0
+        while first < len(self):
+            end = min(first + most, len(self))
+            if most_pixels is not None:
+                before = pixels[first - 1] if first else 0
+                end = min(end, max(first + 1, int(np.searchsorted(pixels, before + most_pixels, side="right"))))
+            yield Views(self.images[first:end], self.windows[first:end], self.mirrors[first:end])
+            first = end
 
 
 @dataclass(frozen=True)

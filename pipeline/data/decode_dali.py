@@ -35,6 +35,8 @@ from pipeline.data.resize import resize
 
 MAX_BATCH = 256
 """Images in one run of the pipeline; more are decoded in several. A run costs as much as ten tiny images."""
+PIXELS_A_RUN = 2**25
+"""Of all windows in one run: 100 MB. A batch of photographs as cameras take them would fill gigabytes."""
 TORCH_RESIZES_FROM = 64
 """Height and width, in pixels, of what comes out, from which torch resizes on the CPU."""
 DEVICE_BYTES_PER_PIXEL, HOST_BYTES_PER_PIXEL = 5.5, 3.7
@@ -80,10 +82,12 @@ class DaliDecoder:
         """Decode at most `most` images a run."""
         pixels: list[Tensor] = []
         faults: dict[int, str] = {}
-        for number, part in enumerate(views.parts(most)):
+        first = 0
+        for part in views.parts(most, PIXELS_A_RUN):
             decoded = self._part(part)
             pixels.append(decoded.pixels)
-            faults |= {number * most + place: fault for place, fault in decoded.faults.items()}
+            faults |= {first + place: fault for place, fault in decoded.faults.items()}
+            first += len(part)
         return Decoded(pixels[0] if len(pixels) == 1 else torch.cat(pixels), faults)
 
     def _part(self, views: Views) -> Decoded:

@@ -1,6 +1,7 @@
 """Decoders: the right pixels of every kind of image, in any batch; Pillow and torchvision say what is right."""
 
 import io
+import itertools
 import sys
 from typing import Any
 
@@ -114,6 +115,27 @@ def test_bad_images_are_named_by_their_places_whoever_resizes_and_in_3_threads(d
     good = [place for place in range(40) if place not in (3, 39)]
     assert sorted(decoded.faults) == [3, 39]
     assert torch.equal(decoded.pixels[good], DECODERS[decoder](64).decode(everything).pixels[good])
+
+
+@pytest.mark.parametrize("size", [24, 64])
+def test_a_run_holds_so_many_pixels_and_no_more_but_for_an_image_alone(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = many(40)
+    images = [b"" if place in (0, 21, 39) else image.tobytes() for place, image in enumerate(everything.images)]
+    some_bad = views(images, everything.windows, everything.mirrors)
+    whole = DaliDecoder(size).decode(some_bad)
+    monkeypatch.setattr(decode_dali, "PIXELS_A_RUN", 2000)
+    runs = list(some_bad.parts(256, 2000))
+    areas = [part.windows[:, 2:].prod(axis=1).sum() for part in runs]
+    assert sum(map(len, runs)) == 40
+    assert max(areas) <= 2000
+    assert min(a + b for a, b in itertools.pairwise(areas)) > 2000  # none could be joined
+    assert [len(part) for part in some_bad.parts(256, 1)] == [1] * 40
+    decoded = DaliDecoder(size).decode(some_bad)
+    assert decoded.faults == whole.faults
+    good = [place for place in range(40) if place not in decoded.faults]
+    assert torch.equal(decoded.pixels[good], whole.pixels[good])
 
 
 def test_the_batch_changes_without_a_new_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
