@@ -131,8 +131,8 @@ bench-network: $(VENV)/.complete  ## all all-reduces on emulated hosts with shap
 	@$(BIN)/python -m bench.network $(bench-files) $(ARGS)
 
 .PHONY: bench-gpu
-bench-gpu: $(VENV)/.complete $(SAMPLE)  ## what only a GPU can show: NCCL, stream order, images/s of ResNet-50
-	@$(BIN)/python -m bench.gpu $(ARGS)
+bench-gpu: $(VENV)/.complete $(SAMPLE)  ## what only a GPU can show: NCCL, stream order, decoding, images/s of ResNet-50
+	@OMP_NUM_THREADS=1 $(BIN)/python -m bench.gpu $(ARGS)
 
 .PHONY: bench-loader
 bench-loader: $(VENV)/.complete $(SAMPLE)  ## the loader, on DALI and on torchvision, against torch's DataLoader

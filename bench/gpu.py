@@ -3,6 +3,7 @@
 - every all-reduce on NCCL, in a world of one: communicators, streams and events, against the bucket itself;
 - stream order: a bucket that a kernel still writes when it is handed over, and one that is read right after the wait;
 - gloo with CUDA tensors between 2 to 4 processes that share the GPU, against the mean in fp64;
+- decoding by nvJPEG: against the CPU's pixels, equal bits in any batch, images a second by threads;
 - images a second of ResNet-50, forward, backward and update in FP16 with channels_last, synthetic and from DALI.
 
 On a machine without a GPU it says so in one line, and that nothing was checked.
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.gpu_checks import check_gloo, check_nccl
+from bench.gpu_decoding import check_decoding, decoding_rates
 from bench.resnet50 import measure
 
 
@@ -34,11 +36,28 @@ def main(arguments: Sequence[str]) -> int:
         print("no GPU here (torch.cuda.is_available() is false): nothing was checked; run this on a machine with one")
         return 0
     checks = check_nccl() + [row for processes in options.processes for row in check_gloo(processes)]
+    decoding, rates = check_decoding(), decoding_rates()
     speeds = measure(options.batch)
     report(checks, speeds)
+    report_decoding(decoding, rates)
     if options.json:
-        options.json.write_text(json.dumps({"checks": checks, "speeds": speeds}, indent=1) + "\n")
-    return 0 if all(row["right"] for row in checks) else 1
+        rows = {"checks": checks, "decoding": decoding, "decoding_rates": rates, "speeds": speeds}
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return 0 if all(row["right"] for row in [*checks, *decoding]) else 1
+
+
+def report_decoding(checks: Sequence[dict[str, Any]], rates: Sequence[dict[str, Any]]) -> None:
+    """What was checked, a line each, and a table."""
+    console = Console(highlight=False)
+    for row in checks:
+        console.print(f"decoding: {row['check']}: {'right' if row['right'] else 'WRONG'}")
+    table = Table(title="Decoding to 224 pixels", title_justify="left")
+    for name in ("decoded on", "threads", "images/s", "images/CPU-s"):
+        table.add_column(name, justify="left" if name == "decoded on" else "right")
+    for row in rates:
+        figures = f"{row['images_per_s']:,.0f}", f"{row['images_per_cpu_s']:,.0f}"
+        table.add_row(row["decoded on"], str(row["threads"]), *figures)
+    console.print(table)
 
 
 def report(checks: Sequence[dict[str, Any]], speeds: Sequence[dict[str, Any]]) -> None:

@@ -59,6 +59,7 @@ def dali_batches(folder: Path, batch: int) -> Iterator[Tensor]:
     data = DataConfig(
         name="synthetic photographs", path="", image_size=224, window=WindowConfig([0.08, 1.0], [0.75, 1.33]),
         mirror=True, validation_crop=0.875, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], decoder="dali",
+        decode_on="cuda",
     )  # fmt: skip
     decoder = decode.build(data, torch.device("cuda", 0))
     mean = torch.tensor(data.mean, device="cuda").view(1, 3, 1, 1)

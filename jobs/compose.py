@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from pipeline.config import Config, check
+from pipeline.config.manifest import read_counts
 from pipeline.config.schema import keys
 from pipeline.errors import UserError, nearest
 
@@ -30,6 +31,9 @@ FREE = ("site.environment.",)
 
 MISSING_BY_MAKE = {"site.account": "GROUP=", "data.path": "DATA=", "container.image": "IMAGE="}
 """What only the user knows, and how make is told."""
+
+CLASSES_SHOWN = 1000
+"""Of a data set that nobody named, where a run is only looked at."""
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONF = REPOSITORY / "conf"
@@ -71,7 +75,7 @@ def _fill(tree: DictConfig, words: Sequence[str]) -> None:
     """Give what only the user knows the value of conf/user.yaml, where neither conf/ nor `words` has one.
 
     So the sample keeps its own data.path, and a run without an image gets none. At a cluster's site an account that is
-    null is none: GROUP= may be needed there, or not.
+    null is none: GROUP= may be needed there, or not. What is left to the data is read off them.
     """
     of_user = _read_user()
     given = {word.partition("=")[0].lstrip("+~") for word in words}
@@ -84,6 +88,21 @@ def _fill(tree: DictConfig, words: Sequence[str]) -> None:
             absent = absent or tree.site.account is None
         if value is not None and absent and key not in given:
             OmegaConf.update(tree, key, value)
+    _count(tree)
+
+
+def _count(tree: DictConfig) -> None:
+    """Give what data= leaves to the data the value that their manifest.json has."""
+    data = tree.data
+    samples_too = data.all_samples and data.train_samples is None
+    if OmegaConf.is_missing(data, "path"):  # refused later on, or only looked at
+        data.classes = CLASSES_SHOWN if data.classes is None else data.classes
+        return
+    if data.classes is not None and not samples_too:
+        return
+    counts = read_counts(REPOSITORY / data.path)
+    data.classes = counts.classes if data.classes is None else data.classes
+    data.train_samples = counts.train_samples if samples_too else data.train_samples
 
 
 def compose(overrides: Sequence[str], *, stand_ins: Mapping[str, str] | None = None) -> Config:

@@ -82,10 +82,13 @@ def _check_choices(config: Config) -> None:
     one_of("site.backend", config.site.backend, BACKENDS)
     one_of("site.device", config.site.device, DEVICES)
     one_of("data.decoder", config.data.decoder, DECODERS)
+    one_of("data.decode_on", config.data.decode_on, DEVICES)
     one_of("data.on_bad_sample", config.data.on_bad_sample, ON_BAD_SAMPLE)
     one_of("data.placement", config.data.placement, PLACEMENTS)
     if config.site.backend == "nccl" and config.site.device == "cpu":
         raise UserError("site.backend=nccl needs site.device=cuda; on CPUs take site.backend=gloo")
+    if config.data.decode_on == "cuda" and config.site.device == "cpu":
+        raise UserError("data.decode_on=cuda needs site.device=cuda; this site's workers have no GPU, so take cpu")
     if config.model.name == "small_resnet" and len(config.model.widths) != len(config.model.blocks):
         widths, blocks = len(config.model.widths), len(config.model.blocks)
         raise UserError(
@@ -126,6 +129,8 @@ def _check_upper_bounds(config: Config) -> None:
         "allreduce.chunk_kb": (config.allreduce.chunk_kb, 2**30),
         "allreduce.ring_from_kb": (config.allreduce.ring_from_kb, 2**30),
         "site.threads_per_worker": (config.site.threads_per_worker, 1024),
+        "site.decoder_threads": (config.site.decoder_threads, 1024),
+        "data.decoder_threads": (config.data.decoder_threads, 1024),
     }
     for name, (number, most) in at_most.items():
         if number is not None and number > most:
@@ -158,6 +163,7 @@ def _check_numbers(config: Config) -> None:
         "data.exchange_every": (config.data.exchange_every, 1),
         "data.exchange_round_bytes": (config.data.exchange_round_bytes, 1),
         "data.decoder_threads": (config.data.decoder_threads, 1),
+        "site.decoder_threads": (config.site.decoder_threads, 1),
         "model.classes": (config.model.classes, 2),
         "site.threads_per_worker": (config.site.threads_per_worker, 1),
         "run.checkpoint_every_updates": (config.run.checkpoint_every_updates, 1),
@@ -200,11 +206,6 @@ def _check_numbers(config: Config) -> None:
         )
     if not 0 <= config.recipe.label_smoothing < 1:
         raise UserError(f"recipe.label_smoothing={config.recipe.label_smoothing}: must be from 0 to below 1")
-    if config.data.decoder == "torchvision" and config.data.decoder_threads > 1:
-        raise UserError(
-            f"data.decoder_threads={config.data.decoder_threads}: torchvision decodes in one thread; "
-            "take data.decoder=dali or data.decoder_threads=1"
-        )
     _check_window(config)
 
 

@@ -131,7 +131,7 @@ class ModelConfig:
     name: str = MISSING
     """`resnet50`: torchvision's. `small_resnet`: bottleneck blocks of `widths` for small images."""
     classes: int = MISSING
-    """Number of classes."""
+    """Number of classes; conf/model/ takes the data's."""
     stem: int = 64
     """Channels of the first convolution (small_resnet)."""
     widths: list[int] = field(default_factory=list)
@@ -158,6 +158,8 @@ class DataConfig:
     """For headers and tables."""
     path: str = MISSING
     """Folder of the shards and their manifest.json, as `make sample` leaves it."""
+    classes: int | None = None
+    """Number of classes; null: what manifest.json says when a run is made."""
     image_size: int = MISSING
     """Height and width of what the network sees, in pixels."""
     window: WindowConfig = field(default_factory=WindowConfig)
@@ -174,13 +176,18 @@ class DataConfig:
     """Batches made once of noise from the seed, in the shape of these images: no files, no decoding, no validation."""
     train_samples: int | None = None
     """Use the first so many training samples; null: all, or what the scale model asks for."""
+    all_samples: bool = False
+    """Where train_samples is null: use all that manifest.json counts when a run is made, in the scale model too."""
     prefetch_updates: int = 3
     """Updates whose images are decoded ahead of the trainer."""
     decoder: str = MISSING
     """`dali`: NVIDIA DALI. `torchvision`: where DALI cannot be had. They decode alike and resize within rounding, so a
     run keeps the one it began with."""
     decoder_threads: int = 1
-    """Threads that decode, a worker; their number changes no pixel (dali)."""
+    """CPU threads that decode, a worker; their number changes no pixel. conf/data/ takes the site's."""
+    decode_on: str = "cpu"
+    """`cpu`, or `cuda`: JPEGs are decoded, cut out and resized on the worker's GPU (dali). conf/data/ takes the site's
+    device. They resize within rounding, so a run keeps the one it began with."""
     on_bad_sample: str = "refuse"
     """A sample that cannot be decoded: `refuse` names it and ends the run. `replace` names it and goes on: in training
     one of the index's first 64 stands in for it, validation counts the image as wrong."""

@@ -68,6 +68,8 @@ class SiteConfig:
     """GPUs a node, one worker each; null: one node takes every worker."""
     threads_per_worker: int = MISSING
     """CPU threads of torch in a worker. A value, never the core count: it changes bits."""
+    decoder_threads: int = 1
+    """CPU threads that decode images in a worker: its share of the node's cores, less one or two for the rest."""
     gpus_per_node: int | None = None
     """GPUs to ask the scheduler for by name on each node; null: they come with the node."""
     cores_per_node: int | None = None

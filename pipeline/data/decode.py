@@ -32,11 +32,17 @@ class Views:
     def __len__(self) -> int:
         return len(self.images)
 
-    def parts(self, most: int) -> "Iterator[Views]":
-        """The same in order, at most `most` at a time."""
-        for first in range(0, len(self), most):
-            part = slice(first, first + most)
-            yield Views(self.images[part], self.windows[part], self.mirrors[part])
+    def parts(self, most: int, most_pixels: int | None = None) -> "Iterator[Views]":
+        """The same in order, at most `most` at a time; their windows have at most `most_pixels`, but for one alone."""
+        pixels = np.cumsum(self.windows[:, 2] * self.windows[:, 3])
+        first = 0
+        while first < len(self):
+            end = min(first + most, len(self))
+            if most_pixels is not None:
+                before = pixels[first - 1] if first else 0
+                end = min(end, max(first + 1, int(np.searchsorted(pixels, before + most_pixels, side="right"))))
+            yield Views(self.images[first:end], self.windows[first:end], self.mirrors[first:end])
+            first = end
 
 
 @dataclass(frozen=True)
@@ -64,16 +70,18 @@ def too_small(width: int, height: int) -> UndecodableError:
     return UndecodableError(f"is {width}x{height} pixels, smaller than its index says")
 
 
-def build(config: DataConfig, device: torch.device | None = None) -> Decoder:
-    """The decoder that data.decoder names; `device`: where DALI leaves its pixels, the CPU by default.
+def build(config: DataConfig, device: torch.device | None = None, *, largest: tuple[int, int] | None = None) -> Decoder:
+    """The decoder that data.decoder names.
 
+    device: the worker's, for data.decode_on=cuda. largest: width and height of the data set's largest image, for the
+    memory that decoding on a GPU sets aside.
     Raises UserError where DALI is asked for and absent: pixels differ within rounding, so a run never takes another
     decoder than the one it was given.
     """
     if config.decoder == "torchvision":
         from pipeline.data.decode_torchvision import TorchvisionDecoder
 
-        return TorchvisionDecoder(config.image_size)
+        return TorchvisionDecoder(config.image_size, threads=config.decoder_threads)
     try:
         from pipeline.data.decode_dali import DaliDecoder  # not at the top: it may be absent
     except (ImportError, OSError) as error:
@@ -81,4 +89,9 @@ def build(config: DataConfig, device: torch.device | None = None) -> Decoder:
             f"data.decoder=dali, but nvidia-dali cannot be imported ({str(error).splitlines()[0]}); "
             "install it or take data.decoder=torchvision"
         ) from None
-    return DaliDecoder(config.image_size, threads=config.decoder_threads, device=device)
+    return DaliDecoder(
+        config.image_size,
+        threads=config.decoder_threads,
+        device=device if config.decode_on == "cuda" else None,
+        largest=largest,
+    )

@@ -50,6 +50,10 @@ REFUSED = {
     "data.mean=[0]": "one each for red, green and blue",
     "data.decoder=dalli": "did you mean dali",
     "data.decoder_threads=0": "must be at least 1",
+    "site.decoder_threads=0": "must be at least 1",
+    "data.decoder_threads=1025": "must be at most 1024",
+    "data.decode_on=gpu": "there are cpu, cuda",
+    "data.decode_on=cuda": "data.decode_on=cuda needs site.device=cuda",
     "data.on_bad_sample=skip": "there are refuse, replace",
     "run.agree_every_updates=0": "must be at least 1",
     "nodes=2": "site local is one machine",
@@ -97,9 +101,13 @@ def test_there_are_as_many_names_as_all_reduces() -> None:
     assert set(ALL_REDUCES) == set(SCHEMES)
 
 
-def test_threads_that_torchvision_would_ignore_are_refused() -> None:
-    with pytest.raises(UserError, match=r"torchvision decodes in one thread; take data.decoder=dali"):
-        compose(["data.decoder=torchvision", "data.decoder_threads=2"])
+def test_threads_and_the_device_that_decode_are_the_sites() -> None:
+    here, there = compose([]), compose(["site=slurm", "data.path=/data"])
+    assert (here.data.decoder_threads, here.data.decode_on) == (1, "cpu")
+    assert (there.data.decoder_threads, there.data.decode_on) == (there.site.decoder_threads, "cuda")
+    assert there.site.decoder_threads > 1
+    asked = compose(["site=slurm", "data.path=/data", "data.decoder_threads=3", "data.decode_on=cpu"])
+    assert (asked.data.decoder_threads, asked.data.decode_on) == (3, "cpu")
 
 
 def test_a_missing_data_folder_is_named(tmp_path: Path) -> None:

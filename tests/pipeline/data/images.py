@@ -45,3 +45,14 @@ def encoded(pixels: NDArray[np.uint8], kind: str = "JPEG", mode: str | None = No
     stream = io.BytesIO()
     Image.fromarray(pixels.squeeze(), mode).save(stream, kind, **options)
     return stream.getvalue()
+
+
+def photograph(height: int, width: int, seed: int) -> NDArray[np.uint8]:
+    """Noise with the spectrum of photographs, amplitude 1/f (Field 1987), alike in all channels: (height, width, 3)."""
+    random = np.random.default_rng(seed)
+    frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None])
+    frequency[0, 0] = 1
+    noise = random.standard_normal((4, height, width))
+    fields = np.fft.irfft2(np.fft.rfft2(noise) / frequency, (height, width))
+    pixels = np.moveaxis(fields[:1] + 0.4 * fields[1:], 0, -1)
+    return (128 + 55 * pixels / pixels.std()).clip(0, 255).round().astype(np.uint8)

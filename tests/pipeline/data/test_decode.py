@@ -1,6 +1,7 @@
 """Decoders: the right pixels of every kind of image, in any batch; Pillow and torchvision say what is right."""
 
 import io
+import itertools
 import sys
 from typing import Any
 
@@ -20,7 +21,7 @@ from pipeline.errors import UserError
 from tests.pipeline.data.images import encoded, photo
 
 SIZE = 32
-DECODERS = {"dali": DaliDecoder, "torchvision": TorchvisionDecoder}
+DECODERS: dict[str, Any] = {"dali": DaliDecoder, "torchvision": TorchvisionDecoder}
 
 
 def exif(orientation: int) -> Image.Exif:
@@ -95,13 +96,46 @@ def many(count: int) -> Views:
 
 
 @pytest.mark.parametrize("batch", [16, 32, 56, 64])
-def test_dalis_pixels_are_equal_in_batches_of_any_size_and_for_1_and_3_threads(batch: int) -> None:
+@pytest.mark.parametrize("size", [24, 64], ids=["DALI resizes", "torch resizes"])
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_pixels_are_equal_in_batches_of_any_size_and_for_1_and_3_threads(decoder: str, size: int, batch: int) -> None:
     everything = many(300)  # more than one run of the pipeline
-    whole = DaliDecoder(24).decode(everything).pixels
+    whole = DECODERS[decoder](size).decode(everything).pixels
     for threads in (1, 3):
-        decoder = DaliDecoder(24, threads=threads)
-        parts = [decoder.decode(part).pixels for part in everything.parts(batch)]
+        other = DECODERS[decoder](size, threads=threads)
+        parts = [other.decode(part).pixels for part in everything.parts(batch)]
         assert torch.equal(torch.cat(parts), whole)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_bad_images_are_named_by_their_places_whoever_resizes_and_in_3_threads(decoder: str) -> None:
+    everything = many(40)
+    images = [b"text" if place in (3, 39) else image.tobytes() for place, image in enumerate(everything.images)]
+    decoded = DECODERS[decoder](64, threads=3).decode(views(images, everything.windows, everything.mirrors))
+    good = [place for place in range(40) if place not in (3, 39)]
+    assert sorted(decoded.faults) == [3, 39]
+    assert torch.equal(decoded.pixels[good], DECODERS[decoder](64).decode(everything).pixels[good])
+
+
+@pytest.mark.parametrize("size", [24, 64])
+def test_a_run_holds_so_many_pixels_and_no_more_but_for_an_image_alone(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = many(40)
+    images = [b"" if place in (0, 21, 39) else image.tobytes() for place, image in enumerate(everything.images)]
+    some_bad = views(images, everything.windows, everything.mirrors)
+    whole = DaliDecoder(size).decode(some_bad)
+    monkeypatch.setattr(decode_dali, "PIXELS_A_RUN", 2000)
+    runs = list(some_bad.parts(256, 2000))
+    areas = [part.windows[:, 2:].prod(axis=1).sum() for part in runs]
+    assert sum(map(len, runs)) == 40
+    assert max(areas) <= 2000
+    assert min(a + b for a, b in itertools.pairwise(areas)) > 2000  # none could be joined
+    assert [len(part) for part in some_bad.parts(256, 1)] == [1] * 40
+    decoded = DaliDecoder(size).decode(some_bad)
+    assert decoded.faults == whole.faults
+    good = [place for place in range(40) if place not in decoded.faults]
+    assert torch.equal(decoded.pixels[good], whole.pixels[good])
 
 
 def test_the_batch_changes_without_a_new_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +165,28 @@ def test_bad_images_cost_their_batch_nothing_and_the_pipeline_lives_on() -> None
         good = [place for place in range(300) if place not in bad]
         assert torch.equal(decoded.pixels[good], whole[good])
     assert torch.equal(decoder.decode(everything).pixels, whole)
+
+
+def test_a_gpu_decodes_without_its_hardware_decoder_and_holds_the_largest_image() -> None:
+    assert decode_dali.on_gpu(None) == {"device": "mixed", "hw_decoder_load": 0.0}
+    # DALI's own example of a ResNet-50 gives these for ImageNet, whose largest image has 5980 x 6430 pixels.
+    ours = decode_dali.on_gpu((5980, 6430))
+    assert ours["device_memory_padding"] == pytest.approx(211_025_920, rel=0.02)
+    assert ours["host_memory_padding"] == pytest.approx(140_544_512, rel=0.02)
+    # Never less than DALI sets aside by itself: 16 and 8 MiB.
+    small = decode_dali.on_gpu((28, 28))
+    assert (small["device_memory_padding"], small["host_memory_padding"]) == (16 << 20, 8 << 20)
+
+
+@pytest.mark.parametrize(("decode_on", "device"), [("cpu", None), ("cuda", torch.device("cuda", 3))])
+def test_the_workers_gpu_decodes_where_the_configuration_says_so(
+    monkeypatch: pytest.MonkeyPatch, decode_on: str, device: torch.device | None
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(decode_dali, "DaliDecoder", lambda size, **others: given.update(others, size=size))
+    data = compose(["site=slurm", "data.path=/data", f"data.decode_on={decode_on}", "data.decoder_threads=5"]).data
+    decode.build(data, torch.device("cuda", 3), largest=(640, 480))
+    assert given == {"size": 224, "threads": 5, "device": device, "largest": (640, 480)}
 
 
 def test_a_fault_of_the_machine_is_no_images(monkeypatch: pytest.MonkeyPatch) -> None:
