@@ -44,7 +44,7 @@ def data(subject: Subject) -> Finding:
 
 
 def memory(subject: Subject) -> Finding:
-    """The samples' bytes, which every node keeps in /dev/shm; compared with this machine's where the run is here."""
+    """The samples' bytes that nodes keep in /dev/shm; compared with this machine's where the run is here."""
     if unread := _unread(subject):
         return Finding(MEMORY, "skip", unread)
     try:
@@ -53,7 +53,11 @@ def memory(subject: Subject) -> Finding:
         return Finding(MEMORY, "skip", "there are no data")
     if subject.job is not None:
         mend = "the job looks before it copies them; Linux gives /dev/shm half of a node's memory"
-        return Finding(MEMORY, "ok", f"{gigabytes(needed)} of samples for /dev/shm of each node", mend=mend)
+        found = f"{gigabytes(needed)} of samples for /dev/shm of each node"
+        nodes = subject.job.allocation.nodes
+        if nodes > 1:  # two slots, and an eighth for rounds and chance
+            found += f", or about {gigabytes(round(needed * 2.25 / nodes))} with data.placement=partitioned"
+        return Finding(MEMORY, "ok", found, mend=mend)
     free = free_bytes(SHARED_MEMORY)
     mend = "free memory, or take fewer by data.train_samples="
     return judge(MEMORY, free >= needed, f"{gigabytes(free)} free in {SHARED_MEMORY}", gigabytes(needed), mend)

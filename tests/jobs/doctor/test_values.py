@@ -1,5 +1,6 @@
 """What only the user knows is asked for; data are counted against the run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,11 @@ def test_a_node_must_hold_the_samples(sample: Path, monkeypatch: pytest.MonkeyPa
     finding = values.memory(subject(f"data.path={sample}"))
     assert (finding.level, finding.found) == ("FAIL", "0.0 MB free in /dev/shm")
     assert values.memory(at_site("slurm", f"data.path={sample}", "data.train_samples=1")).level == "ok"
+
+
+def test_what_either_placement_takes_of_a_node_is_told(tmp_path: Path) -> None:
+    splits = {"train": {"samples": 2355, "bytes": 80 * 10**9}, "validation": {"samples": 10, "bytes": 10**9}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"splits": splits}))
+    words = ("site.workers_per_node=1", "nodes=4", f"data.path={tmp_path}")
+    found = values.memory(at_site("slurm", *words)).found
+    assert found == "81.0 GB of samples for /dev/shm of each node, or about 45.6 GB with data.placement=partitioned"
