@@ -152,7 +152,7 @@ def _train(
     memories, validation_images = None, 0
     if not config.data.synthetic:
         indexes = preflight.read_data(config, plan, MPI.COMM_WORLD)
-        site = Site(MPI.COMM_WORLD, me.place.node_workers, me.place.node)
+        site = Site(MPI.COMM_WORLD, me.place.node_workers, me.place.node, patience_s=config.allreduce.timeout_s)
         newest = MPI.COMM_WORLD.allgather(checkpoint.newest(folder) if me.is_head else None)
         span = plan.epochs_between(max(filter(None, newest), default=0), plan.last_update(config.run))
         with staging(console, every_s=config.run.log_every_s) as progress:

@@ -19,9 +19,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pipeline import checkpoint
+from pipeline.allreduce.contract import CommunicationError
 from pipeline.config import Config, Plan
 from pipeline.data import decode
 from pipeline.data.epochs import Epochs
+from pipeline.data.exchange import ExchangeError
 from pipeline.data.loader import Batch, TrainingLoader, validation_batches
 from pipeline.data.memory import SampleMemory, Source
 from pipeline.data.synthetic import SyntheticLoader
@@ -136,7 +138,7 @@ class Trainer:
         asked = time.perf_counter()
         self._heartbeat.at("waiting for data", update=self.update + 1)
         with phase("data"):
-            micro_batches = next(batches)
+            micro_batches = _next(batches)
         self._waited_for_data_s += time.perf_counter() - asked
         here = position(self._config.optim, self._plan, self.update)
         self._heartbeat.at("computing", update=self.update + 1)
@@ -363,6 +365,14 @@ class Trainer:
 def epochs_of(config: Config, plan: Plan, workers: Workers) -> Epochs:
     """The order of a run's samples."""
     return Epochs(config.seed, plan, workers.place.layout, config.data.exchange_every)
+
+
+def _next(batches: Iterator[list[Batch]]) -> list[Batch]:
+    """The next update's images. Raises CommunicationError where they are on a node that does not answer."""
+    try:
+        return next(batches)
+    except ExchangeError as error:
+        raise CommunicationError.in_phase("the exchange of samples", error) from error
 
 
 def percent(counts: Tensor) -> float:

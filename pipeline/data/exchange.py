@@ -23,6 +23,10 @@ MOST_BYTES = 2**31 - 1
 """In a round, from or to a node."""
 
 
+class ExchangeError(Exception):
+    """Samples do not come: why, not whose fault it is."""
+
+
 class Exchange:
     """This node's side of all exchanges of a run."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pipeline.data import holdings
 from pipeline.data.epochs import Epochs
-from pipeline.data.exchange import Exchange
+from pipeline.data.exchange import Exchange, ExchangeError
 from pipeline.data.holdings import Holding
 from pipeline.data.memory import SampleMemory
 from pipeline.data.segment import Segment
@@ -25,9 +25,9 @@ from pipeline.data.shards import Index
 
 ASKED_EVERY_S = 0.005
 SLOTS = 2
-READY, FAILED, LEFT = 0, 1, 2
-"""The segment's numbers: holdings that are complete, whether the exchange failed, and from LEFT on for each worker of
-the node how many holdings it has done with."""
+READY, FAILED, BEGUN, LEFT = 0, 1, 2, 3
+"""The segment's numbers: holdings that are complete, whether the exchange failed, rounds that it has begun, and from
+LEFT on for each worker of the node how many holdings it has done with."""
 DONE = 2**62
 """Of a worker that reads no more."""
 
@@ -65,6 +65,8 @@ class Room:
     """Where each sample lies that is always there, ABSENT for all others; shape (samples,)."""
     workers: int
     """Of the node."""
+    patience_s: float
+    """How long the exchange may stand still while a worker waits for it."""
 
     def of(self, number: int) -> NDArray[np.uint8]:
         """The bytes of holding `number`."""
@@ -84,17 +86,13 @@ class Partitioned:
         self._memory: SampleMemory | None = None
 
     def epoch(self, epoch: int) -> SampleMemory:
-        """As Source's. Raises RuntimeError where the node's exchange has failed."""
+        """As Source's. Raises ExchangeError where the node's exchange has failed or stands still."""
         number = self._schedule.bases.index(self._schedule.epochs.base(epoch))
         if number == self._number and self._memory is not None:
             return self._memory
         self._memory = None
-        segment = self._room.segment
-        segment.say(LEFT + self._local_rank, number)
-        while segment.hear(READY)[0] <= number:
-            if segment.hear(FAILED)[0]:
-                raise RuntimeError("the exchange of samples failed on this node's first worker; its log says why")
-            time.sleep(ASKED_EVERY_S)
+        self._room.segment.say(LEFT + self._local_rank, number)
+        wait_for(number, self._room)
         memory = placed(self.index, self._schedule, self._room, number, self._node)
         self._number, self._memory = number, memory
         return memory
@@ -104,6 +102,20 @@ class Partitioned:
         self._room.segment.say(LEFT + self._local_rank, DONE)
         if self._exchanger is not None:
             self._exchanger.stop()
+
+
+def wait_for(number: int, room: Room) -> None:
+    """Until holding `number` is complete. Raises ExchangeError where it will not be."""
+    segment, begun, since_s = room.segment, -1, time.monotonic()
+    while segment.hear(READY)[0] <= number:
+        failed, now_begun = segment.hear(FAILED, 2)
+        if failed:
+            raise ExchangeError("the exchange of samples failed on this node's first worker; its log says why")
+        if now_begun != begun:
+            begun, since_s = now_begun, time.monotonic()
+        if time.monotonic() - since_s > room.patience_s:
+            raise ExchangeError(f"the exchange of samples has stood still for {room.patience_s:g} s")
+        time.sleep(ASKED_EVERY_S)
 
 
 def placed(index: Index, schedule: Schedule, room: Room, number: int, node: int) -> SampleMemory:
@@ -196,4 +208,5 @@ class Exchanger:
             if stopping.limit is not None and stopping.started >= stopping.limit:
                 return False
             stopping.started += 1
+            self._room.segment.say(BEGUN, stopping.started)
             return True

@@ -33,6 +33,8 @@ class Site:
     """In the order of Epochs.layout."""
     folder: Path = FOLDER
     meminfo: Path = placement.MEMORY
+    patience_s: float = 600.0
+    """How long an exchange may stand still while a worker waits for it."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def _partitioned(
             segment.say(number, 0)
     site.node_workers.Barrier()
     validation = SampleMemory(images[0], segment.bytes, always[0].start_of_each())
-    room = Room(segment, slots, always[1].start_of_each(), workers)
+    room = Room(segment, slots, always[1].start_of_each(), workers, site.patience_s)
     held = SampleMemory(train, segment.bytes, staged.start_of_each())
     exchanger = None if leaders is None else Exchanger(train, schedule, room, held, leaders, limits.send)
     local_rank = site.node_workers.Get_rank()
