@@ -4,7 +4,7 @@ Ours decodes with DALI or with torchvision, in a thread beside the trainer. Its 
 process: torch's DataLoader with Pillow or torchvision.io, DALI's own file reader, WebDataset. The limit is decoding,
 cutting out and resizing alone, with nothing around it: all by DALI, and with torch's resize, which is quicker. All read
 the same images from memory and yield batches of 16 in channels-last layout, normalised fp32 but for the limits' uint8.
-They run in turn, block by block; the medians over all blocks are compared. CPU time is that of all threads and processes.
+They run in turn, block by block; the medians over all blocks are compared. CPU time: of all threads and processes.
 
 Two data sets: the sample (28 x 28 to 16 x 16, ours and DataLoader only), and made-up photographs of ImageNet's size
 (500 x 375 to 224 x 224).
