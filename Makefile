@@ -135,8 +135,8 @@ bench-gpu: $(VENV)/.complete $(SAMPLE)  ## what only a GPU can show: NCCL, strea
 	@OMP_NUM_THREADS=1 $(BIN)/python -m bench.gpu $(ARGS)
 
 .PHONY: bench-loader
-bench-loader: $(VENV)/.complete $(SAMPLE)  ## the loader, on DALI and on torchvision, against torch's DataLoader
-	@OMP_NUM_THREADS=1 $(BIN)/python -m bench.loader $(ARGS)
+bench-loader: $(VENV)/.complete $(SAMPLE)  ## the loader against torch's DataLoader, plain DALI and WebDataset: JSON=FILE
+	@OMP_NUM_THREADS=1 $(BIN)/python -m bench.loader $(if $(JSON),--json "$${JSON-}") $(ARGS)
 
 .PHONY: bench-exchange
 bench-exchange: $(VENV)/.complete $(SAMPLE)  ## the exchange of samples between nodes against MPI's Alltoallv alone
