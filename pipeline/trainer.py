@@ -9,6 +9,7 @@ save, validate, write the result
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ class Trainer:
         self._memories = memories
         self._epochs = epochs_of(config, plan, workers)
         self._observer, self._heartbeat = observer, workers.heartbeat
-        self._decoder = None if memories is None else decode.build(config.data, workers.device)
+        self._decoder = None if memories is None else _decoder(config, workers, memories)
         self._step = Step(config, workers, self._chosen_all_reduce())
         self.averaging = self._step.all_reduce.description() | {"transport": transport(config.site.backend)}
         if workers.is_head:
@@ -365,6 +366,12 @@ class Trainer:
 def epochs_of(config: Config, plan: Plan, workers: Workers) -> Epochs:
     """The order of a run's samples."""
     return Epochs(config.seed, plan, workers.place.layout, config.data.exchange_every)
+
+
+def _decoder(config: Config, workers: Workers, memories: tuple[Source, SampleMemory]) -> decode.Decoder:
+    """One for training and validation."""
+    largest = max((memory.index.largest for memory in memories), key=math.prod)
+    return decode.build(config.data, workers.device, largest=largest)
 
 
 def _next(batches: Iterator[list[Batch]]) -> list[Batch]:

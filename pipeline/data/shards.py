@@ -52,6 +52,12 @@ class Index:
         arrays = (self.shard, self.offset, self.size, self.label, self.width, self.height, self.crc32)
         return Index(self.folder, self.shards, *(array[:samples] for array in arrays))
 
+    @property
+    def largest(self) -> tuple[int, int]:
+        """Width and height of the image of most pixels."""
+        place = int((self.width * self.height).argmax())
+        return int(self.width[place]), int(self.height[place])
+
     def key(self, sample: int) -> str:
         """The key of sample `sample`, read from its shard's index; empty where that cannot be read any more."""
         number = int(self.shard[sample])

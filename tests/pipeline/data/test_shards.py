@@ -31,6 +31,13 @@ def test_the_index_points_at_the_images_that_tarfile_finds(folder: Path) -> None
             assert int(label.read()) == index.label[sample] == sample % 10
 
 
+def test_the_largest_image_is_the_one_of_most_pixels(folder: Path) -> None:
+    index = read_index(folder, "train")
+    index.width[7], index.height[7] = 40, 30
+    index.width[8], index.height[8] = 60, 3
+    assert index.largest == (40, 30)
+
+
 def test_the_same_images_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
     write_images(again, train=[jpeg(i) for i in range(40)], validation=[jpeg(100 + i) for i in range(5)])
