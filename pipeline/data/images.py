@@ -41,8 +41,8 @@ class Images:
         self._instead = instead
         self._named: set[int] = set()
         # A mean for each number of a row: torch is three times faster on a long last axis than on one of 3 channels.
-        self._mean = torch.tensor(config.mean).repeat(config.image_size)
-        self._std = torch.tensor(config.std).repeat(config.image_size)
+        mean, std = (torch.tensor(channels).repeat(config.image_size) for channels in (config.mean, config.std))
+        self._scale, self._shift = 1 / std, -mean / std
 
     def read(
         self,
@@ -65,7 +65,7 @@ class Images:
     def _normalise(self, pixels: Tensor) -> Tensor:
         """(n, size, size, 3) uint8 to (n, 3, size, size) fp32, channels last."""
         rows = pixels.flatten(2).to(torch.float32)
-        rows.sub_(self._mean.to(rows.device)).div_(self._std.to(rows.device))
+        torch.addcmul(self._shift.to(rows.device), rows, self._scale.to(rows.device), out=rows)  # one pass, not two
         return rows.view(pixels.shape).permute(0, 3, 1, 2)
 
     def _name(self, sample: int, fault: str) -> None:
