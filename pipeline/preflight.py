@@ -49,16 +49,21 @@ def _read_data(config: Config, plan: Plan) -> tuple[Index, Index]:
     return train.first(plan.samples), validation
 
 
+LONGEST_SIDE = 2**20
+"""Pixels; JPEG ends at 2**16."""
+
+
 def _check_samples(index: Index, classes: int) -> None:
     """Raise UserError for a split without samples and for a sample that cannot be one."""
     if not len(index):
         raise UserError(f"{index.folder} has a split without samples; prepare it again")
-    wrong = np.flatnonzero((index.label >= classes) | (index.width < 1) | (index.height < 1))
+    shortest, longest = np.minimum(index.width, index.height), np.maximum(index.width, index.height)
+    wrong = np.flatnonzero((index.label >= classes) | (shortest < 1) | (longest > LONGEST_SIDE))
     if len(wrong):
         sample = int(wrong[0])
         raise UserError(
             f"sample {index.where(sample)} has label {index.label[sample]} and {index.width[sample]}x"
-            f"{index.height[sample]} pixels; labels go from 0 to {classes - 1}, sides are at least 1"
+            f"{index.height[sample]} pixels; labels go from 0 to {classes - 1}, sides from 1 to {LONGEST_SIDE:,}"
         )
 
 

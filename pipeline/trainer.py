@@ -137,6 +137,8 @@ class Trainer:
     def advance(self, batches: Iterator[list[Batch]]) -> bool:
         """Do the next update and what is due after it; returns whether a stop was requested anywhere."""
         asked = time.perf_counter()
+        if self._memories is not None:
+            self._memories[0].check()
         self._heartbeat.at("waiting for data", update=self.update + 1)
         with phase("data"):
             micro_batches = _next(batches)

@@ -25,5 +25,5 @@ def read_counts(folder: Path) -> Counts:
         return Counts(int(manifest["classes"]), int(manifest["splits"]["train"]["samples"]))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise UserError(f"{path} tells no classes or training samples; prepare the shards again") from None

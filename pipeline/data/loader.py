@@ -89,6 +89,7 @@ class TrainingLoader:
     def close(self) -> None:
         """End the thread; what it has decoded ahead is dropped."""
         self._stopped.set()
+        self._source.give_up()
         while self._thread.is_alive():
             try:
                 self._ready.get(timeout=0.05)

@@ -29,6 +29,12 @@ class SampleMemory:
     def epoch(self, epoch: int) -> "SampleMemory":  # noqa: ARG002 - of a source that is the same in every epoch
         return self
 
+    def check(self) -> None:
+        """As Source's; there is nothing that could fail."""
+
+    def give_up(self) -> None:
+        """As Source's; nobody waits."""
+
     def close(self) -> None:
         """As Source's; there is nothing to end."""
 
@@ -42,6 +48,14 @@ class Source(Protocol):
     def epoch(self, epoch: int) -> SampleMemory:
         """The samples that this node's workers need in an epoch; waits for them. What an earlier epoch got must not be
         read any more. Epochs are asked for in order."""
+        ...
+
+    def check(self) -> None:
+        """Raise RuntimeError where what runs in the background has failed; costs next to nothing."""
+        ...
+
+    def give_up(self) -> None:
+        """Let whoever waits in `epoch` come back with ExchangeError."""
         ...
 
     def close(self) -> None:

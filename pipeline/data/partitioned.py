@@ -7,6 +7,7 @@ the first epoch about.
 
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,9 +26,9 @@ from pipeline.data.shards import Index
 
 ASKED_EVERY_S = 0.005
 SLOTS = 2
-READY, FAILED, BEGUN, LEFT = 0, 1, 2, 3
-"""The segment's numbers: holdings that are complete, whether the exchange failed, rounds that it has begun, and from
-LEFT on for each worker of the node how many holdings it has done with."""
+READY, BEGUN, LEFT = 0, 1, 2
+"""The segment's numbers: holdings that are complete, rounds of the exchange that have begun, and from LEFT on for each
+worker of the node how many holdings it has done with."""
 DONE = 2**62
 """Of a worker that reads no more."""
 
@@ -82,37 +83,50 @@ class Partitioned:
         self.index = index
         self._schedule, self._room, self._node, self._local_rank = schedule, room, node, local_rank
         self._exchanger = exchanger
+        self._given_up = threading.Event()
         self._number = -1
         self._memory: SampleMemory | None = None
 
     def epoch(self, epoch: int) -> SampleMemory:
-        """As Source's. Raises ExchangeError where the node's exchange has failed or stands still."""
+        """As Source's. Raises ExchangeError where the exchange stands still, or the wait is given up."""
         number = self._schedule.bases.index(self._schedule.epochs.base(epoch))
         if number == self._number and self._memory is not None:
             return self._memory
         self._memory = None
         self._room.segment.say(LEFT + self._local_rank, number)
-        wait_for(number, self._room)
+        wait_for(number, self._room, self._given_up)
         memory = placed(self.index, self._schedule, self._room, number, self._node)
         self._number, self._memory = number, memory
         return memory
 
+    def check(self) -> None:
+        """As Source's. Raises RuntimeError on the node's first worker where its exchange has failed."""
+        if self._exchanger is not None and self._exchanger.fault:
+            raise RuntimeError(f"the exchange of samples failed on this node: {self._exchanger.fault}")
+
+    def give_up(self) -> None:
+        """As Source's."""
+        self._given_up.set()
+
     def close(self) -> None:
-        """As Source's. A round that has begun on any node is finished by all."""
+        """As Source's. A round that has begun on any node is finished by all.
+
+        Raises RuntimeError where it cannot be, because a node's exchange has failed.
+        """
         self._room.segment.say(LEFT + self._local_rank, DONE)
         if self._exchanger is not None:
             self._exchanger.stop()
 
 
-def wait_for(number: int, room: Room) -> None:
-    """Until holding `number` is complete. Raises ExchangeError where it will not be."""
+def wait_for(number: int, room: Room, given_up: threading.Event) -> None:
+    """Until holding `number` is complete. Raises ExchangeError where it stands still, or the wait is given up."""
     segment, begun, since_s = room.segment, -1, time.monotonic()
     while segment.hear(READY)[0] <= number:
-        failed, now_begun = segment.hear(FAILED, 2)
-        if failed:
-            raise ExchangeError("the exchange of samples failed on this node's first worker; its log says why")
+        now_begun = segment.hear(BEGUN)[0]
         if now_begun != begun:
             begun, since_s = now_begun, time.monotonic()
+        if given_up.is_set():
+            raise ExchangeError("the wait for samples was given up")
         if time.monotonic() - since_s > room.patience_s:
             raise ExchangeError(f"the exchange of samples has stood still for {room.patience_s:g} s")
         time.sleep(ASKED_EVERY_S)
@@ -155,6 +169,8 @@ class Exchanger:
         self._control = leaders.Dup()
         self._exchange = Exchange(leaders.Dup(), largest)
         self._stopping = Stopping()
+        self.fault = ""
+        """Why it has failed; empty: it has not."""
         self._thread = threading.Thread(target=self._work, name="exchange", daemon=True)
         self._thread.start()
 
@@ -163,7 +179,11 @@ class Exchanger:
         stopping = self._stopping
         with stopping.changed:
             stopping.limit = stopping.started
-        furthest = max(self._control.allgather(stopping.started))
+        told = self._control.allgather((stopping.started, self.fault))
+        faults = [fault for _, fault in told if fault]
+        if faults:
+            raise RuntimeError(f"the exchange of samples failed on another node or here: {faults[0]}")
+        furthest = max(started for started, _ in told)
         with stopping.changed:
             stopping.limit, stopping.agreed = furthest, True
             stopping.changed.notify()
@@ -177,9 +197,9 @@ class Exchanger:
                 if not self._bring_about(number):
                     return
                 segment.say(READY, number + 1)
-        except BaseException:
-            segment.say(FAILED, 1)
-            raise
+        except Exception as error:
+            self.fault = f"{type(error).__name__}: {error}"
+            traceback.print_exc()
 
     def _wait_for_room(self, number: int) -> None:
         """Wait until no worker reads what lies where holding `number` will."""

@@ -56,8 +56,12 @@ def choose(
     ]
     if short:
         raise UserError(_too_little(short, chosen, needs))
+    if asked == "partitioned" and chosen != asked:
+        chosen_for = "replicated (there is one node, so nothing is partitioned)"
+    else:
+        chosen_for = chosen
     where, found = next(iter(of_nodes[0][1].items()))
-    return chosen, f"samples: {chosen}, {gigabytes(needed)} a node ({words}); {where} has {gigabytes(found)} free"
+    return chosen, f"samples: {chosen_for}, {gigabytes(needed)} a node ({words}); {where} has {gigabytes(found)} free"
 
 
 def _too_little(short: list[str], chosen: str, needs: Mapping[str, tuple[int, str]]) -> str:

@@ -8,14 +8,13 @@ Same input, same bytes: members carry no times or owners. `shard_writer.py` writ
 """
 
 import contextlib
-import csv
 import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,15 +76,12 @@ def tsv(shard: str) -> str:
 
 
 def read_index(folder: Path, split: str) -> Index:
-    """Read the index of `split`. Raises UserError where shards are absent, short or of another format."""
-    manifest = _read_manifest(folder)
-    if split not in manifest["splits"]:
-        raise UserError(f"{folder} has no split {split!r}; it has {', '.join(manifest['splits'])}")
-    shards = manifest["splits"][split]["shards"]
+    """Read the index of `split`. Raises UserError where shards are absent, short, damaged or of another format."""
+    shards = _shards(folder, split)
     tables = []
     for shard in shards:
         _check_shard(folder, shard)
-        tables.append(_read_table(folder / tsv(shard["name"]), shard["samples"]))
+        tables.append(_read_table(folder / tsv(shard["name"]), shard))
     shard_of_row = np.repeat(np.arange(len(shards)), [len(table) for table in tables])
     columns = np.concatenate([np.empty((0, len(INDEX_FIELDS) - 1), np.int64), *tables]).T
     return Index(
@@ -95,7 +91,10 @@ def read_index(folder: Path, split: str) -> Index:
 
 def read_classes(folder: Path) -> int:
     """Number of classes of the data set."""
-    return int(_read_manifest(folder)["classes"])
+    classes = _read_manifest(folder)["classes"]
+    if not isinstance(classes, int):
+        raise UserError(f"{folder / 'manifest.json'}: classes is {classes!r}, not a number; prepare the shards again")
+    return classes
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -104,7 +103,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; data.path must be a folder of prepared shards") from None
-    except ValueError:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
         raise UserError(f"{path} is damaged; prepare the shards again") from None
     if not isinstance(manifest, dict) or not {"format", "classes", "splits"} <= set(manifest):
         raise UserError(f"{path} is no manifest: it must name format, classes and splits; prepare the shards again")
@@ -113,29 +114,59 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _read_table(path: Path, samples: int) -> NDArray[np.int64]:
-    """The numbers of a shard's index, shape (samples, fields but the key)."""
-    with warnings.catch_warnings(action="ignore"), _existing(path).open() as file:  # of an empty file
+def _shards(folder: Path, split: str) -> list[dict[str, Any]]:
+    """What the manifest says of a split's shards: names, bytes, samples."""
+    path, splits = folder / "manifest.json", _read_manifest(folder)["splits"]
+    if isinstance(splits, dict) and split not in splits:
+        mend = "; prepare.validation_share=0.1 of `make prepare` holds some out" if split == "validation" else ""
+        raise UserError(f"{folder} has no split {split!r}; it has {', '.join(splits) or 'none'}{mend}")
+    try:
+        shards = [
+            {"name": shard["name"], "bytes": shard["bytes"], "samples": shard["samples"]}
+            for shard in splits[split]["shards"]
+        ]
+    except (LookupError, TypeError):
+        raise UserError(f"{path} does not list the shards of {split!r}; prepare the shards again") from None
+    names = [shard["name"] for shard in shards]
+    for shard in shards:
+        name, numbers = shard["name"], (shard["bytes"], shard["samples"])
+        plain = isinstance(name, str) and Path(name).name == name and name.endswith(".tar") and "\0" not in name
+        if not plain or not all(isinstance(number, int) for number in numbers) or names.count(name) > 1:
+            raise UserError(
+                f"{path}: {json.dumps(shard)} of {split!r} is no shard, or is there twice; prepare it again"
+            )
+    return shards
+
+
+def _read_table(path: Path, shard: dict[str, Any]) -> NDArray[np.int64]:
+    """The numbers of a shard's index, shape (samples, fields but the key). shard: the manifest's words on it."""
+    with warnings.catch_warnings(action="ignore"), _opened(path) as file:  # of an empty file
         _check_header(path, file.readline())
         try:
             table = np.loadtxt(
                 file, np.int64, comments=None, delimiter="\t", usecols=range(1, len(INDEX_FIELDS)), ndmin=2
             )
-        except ValueError:
-            raise _wrong_row(path) from None
-    if len(table) != samples:
-        raise UserError(f"{path} has {len(table)} samples, manifest.json says {samples}; prepare it again")
-    if (table < 0).any():
-        raise _wrong_row(path)
+        except (ValueError, OverflowError):
+            raise _wrong_row(path, shard["bytes"]) from None
+    if len(table) != shard["samples"]:
+        raise UserError(f"{path} has {len(table)} samples, manifest.json says {shard['samples']}; prepare it again")
+    offset, size = table[:, 0], table[:, 1]
+    if (table < 0).any() or (size > shard["bytes"]).any() or (offset > shard["bytes"] - size).any():
+        raise _wrong_row(path, shard["bytes"])
     return table
 
 
-def _wrong_row(path: Path) -> UserError:
-    """The error that names the first row which is none."""
-    rows = list(_read_rows(path))
-    fits = [len(row) == len(INDEX_FIELDS) and all(value.isdigit() for value in row[1:]) for row in rows]
-    number = fits.index(False) + 1 if False in fits else len(rows)
-    return UserError(f"{path}, sample {number}: not a line of an index; prepare the shards again")
+def _wrong_row(path: Path, shard_bytes: int) -> UserError:
+    """The error that names the first row which is none, or points beyond its shard."""
+    number = 0
+    for row in _read_rows(path):
+        number += 1
+        if len(row) != len(INDEX_FIELDS) or not all(value.isascii() and value.isdigit() for value in row[1:]):
+            break
+        values = [int(value) for value in row[1:] if len(value) < len(str(2**63))]
+        if len(values) < len(row) - 1 or max(values) >= 2**63 or values[0] + values[1] > shard_bytes:
+            break
+    return UserError(f"{path}, sample {number}: not a line of this shard's index; prepare the shards again")
 
 
 def _check_shard(folder: Path, shard: dict[str, Any]) -> None:
@@ -149,16 +180,20 @@ def _check_shard(folder: Path, shard: dict[str, Any]) -> None:
 
 
 def _read_rows(path: Path) -> Iterator[list[str]]:
-    with _existing(path).open(newline="") as file:
+    with _opened(path) as file:
         _check_header(path, file.readline())
-        yield from csv.reader(file, delimiter="\t")
+        for line in file:
+            yield line.rstrip("\n").split("\t")
 
 
-def _existing(path: Path) -> Path:
-    """The path itself. Raises UserError where there is no such file."""
+def _opened(path: Path) -> TextIO:
+    """An index to read; what is no text in it comes as replacement characters, and so is no number.
+
+    Raises UserError where there is no such file.
+    """
     if not path.is_file():
         raise UserError(f"{path}: no such file, though its shard is there; prepare the shards again")
-    return path
+    return path.open(encoding="utf-8", errors="replace")
 
 
 def _check_header(path: Path, line: str) -> None:

@@ -21,6 +21,9 @@ from pipeline.data.shards import Index
 from pipeline.data.staging import Piece, Progress, bring_in, in_a_row
 from pipeline.errors import UserError
 
+MOST_COUNTS = 2**22
+"""Rounds times nodes: what an exchange counts. Where data.exchange_round_bytes asks for more, rounds are larger."""
+
 
 @dataclass(frozen=True)
 class Site:
@@ -91,7 +94,8 @@ def bring(
 def make_schedule(config: DataConfig, epochs: Epochs, span: range, size: NDArray[np.int64]) -> Schedule:
     """When what moves. size: bytes of every training sample."""
     bases = tuple(dict.fromkeys(epochs.base(epoch) for epoch in span))
-    rounds = max(1, math.ceil(int(size.sum()) / epochs.nodes / config.exchange_round_bytes))
+    wanted = math.ceil(int(size.sum()) / epochs.nodes / config.exchange_round_bytes)
+    rounds = min(max(1, wanted), max(1, MOST_COUNTS // epochs.nodes))
     return Schedule(epochs, size, bases, rounds)
 
 

@@ -104,7 +104,7 @@ def bring_in(
                 if shown.due():
                     segment.say(me, done)
                     shown.show(sum(segment.hear(0, workers)))
-    except UserError as error:
+    except (UserError, OSError) as error:
         fault = f"{socket.gethostname()}: {error}"
     node.Barrier()
     faults = sorted({told for told in world.allgather(fault) if told})

@@ -46,7 +46,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
     write_images(tmp_path, train=[jpeg(0)], validation=[jpeg(1)])
     path = tmp_path / "train-000000.tsv"
     path.write_text(path.read_text().splitlines()[0] + "\n" + line)
-    with pytest.raises(UserError, match=r"train-000000.tsv, sample 1: not a line of an index"):
+    with pytest.raises(UserError, match=r"train-000000.tsv, sample 1: not a line of this shard's index"):
         read(tmp_path, "data.train_samples=1")
 
 

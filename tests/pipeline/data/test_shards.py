@@ -2,7 +2,9 @@
 
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,4 +97,53 @@ def test_a_missing_or_foreign_index_is_named(folder: Path) -> None:
         read_index(folder, "train")
     (folder / "train-000000.tsv").unlink()
     with pytest.raises(UserError, match=r"train-000000.tsv: no such file"):
+        read_index(folder, "train")
+
+
+INDEX_DAMAGE = {
+    "no text": (bytes(range(128, 256)) * 40, "is no index"),
+    "no text behind the header": (b"HEADER" + bytes(range(128, 256)) * 40 + b"\n", "sample 1: not a line"),
+    "a late row of no text": (b"WHOLE\xff\xfe\n", "sample 16: not a line"),
+    "an offset beyond the shard": (b"WHOLEk\t999999999\t5\t1\t28\t28\t7\n", "sample 16: not a line"),
+    "a size of 2^63 - 1": (b"WHOLEk\t512\t9223372036854775807\t1\t28\t28\t7\n", "sample 16: not a line"),
+    "an offset of 2^64": (b"WHOLEk\t18446744073709551616\t5\t1\t28\t28\t7\n", "sample 16: not a line"),
+    "nothing": (b"", "is no index"),
+}
+
+
+@pytest.mark.parametrize("damage", INDEX_DAMAGE)
+def test_a_damaged_index_is_named_with_its_first_bad_line(folder: Path, damage: str) -> None:
+    content, expected = INDEX_DAMAGE[damage]
+    path = folder / "train-000001.tsv"
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    path.write_bytes(content.replace(b"HEADER", lines[0]).replace(b"WHOLE", b"".join(lines[:-1])))
+    with pytest.raises(UserError, match=f"train-000001.tsv.*{expected}"):
+        read_index(folder, "train")
+
+
+MANIFEST_DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no shards": lambda train: train.pop("shards"),
+    "shards are text": lambda train: train.update(shards="abc"),
+    "no name": lambda train: train["shards"][0].pop("name"),
+    "a number for a name": lambda train: train["shards"][0].update(name=5),
+    "a name that climbs": lambda train: train["shards"][0].update(name="../train-000000.tar"),
+    "text for bytes": lambda train: train["shards"][0].update(bytes="1187840"),
+    "a shard twice": lambda train: train["shards"].append(train["shards"][0]),
+}
+
+
+@pytest.mark.parametrize("damage", MANIFEST_DAMAGE)
+def test_a_manifest_whose_shards_are_none_is_named(folder: Path, damage: str) -> None:
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    MANIFEST_DAMAGE[damage](manifest["splits"]["train"])
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=r"manifest.json.*(does not list the shards of|is no shard)"):
+        read_index(folder, "train")
+
+
+def test_a_manifest_nested_without_end_is_damaged(folder: Path) -> None:
+    (folder / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match="is damaged"):
         read_index(folder, "train")
