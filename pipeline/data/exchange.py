@@ -33,7 +33,7 @@ class Exchange:
     def __init__(self, leaders: Any, largest_bytes: int) -> None:
         """leaders: an MPI communicator of the nodes' first workers, in the order of the nodes, that nobody else uses.
         largest_bytes: what a node sends at most in a round."""
-        self._leaders = leaders
+        self._leaders, self._node = leaders, leaders.Get_rank()
         self._buffers = [np.empty(largest_bytes, dtype=np.uint8) for _ in range(IN_FLIGHT)]
 
     def move(
@@ -57,9 +57,12 @@ class Exchange:
                 break
             if len(under_way) == IN_FLIGHT:
                 wait(under_way.popleft())
-            buffer = pack(held, samples, self._buffers[moved % IN_FLIGHT])
             room = target[received : received + int(here.sum())]
-            under_way.append(self._leaders.Ialltoallv(layout(buffer, there), layout(room, here)))
+            staying, leaving = apart(samples, there, held.index.size, self._node)
+            buffer = pack(held, leaving, self._buffers[moved % IN_FLIGHT])
+            ways = layout(buffer, others(there, self._node)), layout(room, others(here, self._node), here)
+            under_way.append(self._leaders.Ialltoallv(*ways))
+            pack(held, staying, room[int(here[: self._node].sum()) :])  # while the others move
             received, moved = received + len(room), moved + 1
         for request in under_way:
             wait(request)
@@ -87,6 +90,23 @@ def pack(held: SampleMemory, samples: NDArray[np.int64], buffer: NDArray[np.uint
     return buffer[:end]
 
 
-def layout(content: NDArray[np.uint8], counts: NDArray[np.int64]) -> list[Any]:
-    """A vector of bytes as mpi4py takes it: content, counts and displacements by node."""
-    return [content, (counts, np.cumsum(counts) - counts), "B"]
+def apart(
+    samples: NDArray[np.int64], counts: NDArray[np.int64], size: NDArray[np.int64], node: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A round's samples that go to `node`, and all others. counts: bytes to each node."""
+    first, last = np.searchsorted(np.cumsum(size[samples]), [counts[:node].sum(), counts[: node + 1].sum()], "right")
+    return samples[first:last], np.concatenate([samples[:first], samples[last:]])
+
+
+def others(counts: NDArray[np.int64], node: int) -> NDArray[np.int64]:
+    """Bytes by node without those of `node`, which MPI need not copy."""
+    return np.where(np.arange(len(counts)) == node, 0, counts)
+
+
+def layout(content: NDArray[np.uint8], counts: NDArray[np.int64], room: NDArray[np.int64] | None = None) -> list[Any]:
+    """A vector of bytes as mpi4py takes it: content, counts and displacements by node.
+
+    room: bytes that each node's part has in `content`; by default its count.
+    """
+    room = counts if room is None else room
+    return [content, (counts, np.cumsum(room) - room), "B"]
