@@ -19,7 +19,7 @@ from pipeline.data.prepare.pack import kept_bytes, pack
 from pipeline.data.prepare.plan import PlannedShard, hold_out, in_order, plan_shards
 from pipeline.data.prepare.progress import Progress
 from pipeline.data.prepare.recognise import read_source
-from pipeline.data.prepare.source import TRAIN, VALIDATION, Oddity, Source
+from pipeline.data.prepare.source import NO_SPLIT, TRAIN, VALIDATION, Oddity, Source
 from pipeline.data.shard_writer import of_split, write_manifest
 from pipeline.errors import UserError
 from pipeline.run_folder import write_atomically
@@ -67,7 +67,12 @@ def check_apart(data: Path, paths: Sequence[Path]) -> None:
 def _tell(console: Console, source: Source) -> None:
     """What was found. Raises UserError where there is nothing to train on."""
     found = ", ".join(f"{split} {counted(len(images), 'image')}" for split, images in source.images.items())
-    _say(console, f"{source.kind}: {len(source.classes):,} classes, {found}")
+    _say(console, f"{source.kind}: {counted(len(source.classes), 'class')}, {found}")
+    for remark in source.remarks:
+        _say(console, remark)
+    for oddity in source.oddities:
+        if oddity.split == NO_SPLIT:
+            _say(console, f"passed over: {oddity.name} ({oddity.detail})")
     if not source.images.get(TRAIN):
         raise UserError("there is nothing to train on in FROM")
     if not source.images.get(VALIDATION):

@@ -1,6 +1,7 @@
 """Class folders and WebDataset tars are recognised, and labelled as torchvision and WebDataset label them."""
 
 import json
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -190,6 +191,16 @@ def write_foreign_truth(top: Path) -> None:
     (top / "LOC_val_solution.csv").write_text("n99999999\n" * 50)
 
 
+def write_two_trains(top: Path) -> None:
+    write_folders(top / "Train")
+    write_folders(top / "training")
+
+
+def write_folders_of_classes(top: Path) -> None:
+    for kind in ("pets", "plants"):
+        write_folders(top / kind)
+
+
 @pytest.mark.parametrize(
     ("write", "line"),
     [
@@ -201,6 +212,11 @@ def write_foreign_truth(top: Path) -> None:
         (write_mixed, "'7' beside 'cat' is no label: all are numbers from 0, or all are names"),
         (write_nameless, "says `train` or `val` in its name or its folder's; this one says neither"),
         (write_half, "ILSVRC2012_img_val.tar: no such file, though the other of ImageNet's two tars is there"),
+        (write_two_trains, "has Train/ and training/, both train; one of them must go"),
+        (lambda top: write_folders(top / "val"), "has val/ and no train/ beside it"),
+        (lambda top: write_folders(top, ("TEST", "cat")), "has TEST/ and no train/ beside it"),
+        (write_folders_of_classes, "pets has no images but folders of them, as Ant/ and a dog/; name the folder"),
+        (lambda top: (top / "train-0.tgz").write_bytes(b"x"), "holds compressed tars, as train-0.tgz.*gunzip"),
         (write_foreign_truth, "of class n99999999, which has no training images"),
     ],
 )
@@ -208,3 +224,72 @@ def test_a_source_that_cannot_be_prepared_says_why(tmp_path: Path, write, line: 
     write(tmp_path)
     with pytest.raises(UserError, match=line):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(("train", "validation"), [("Train", "Val"), ("TRAINING", "valid"), ("train", "Validation")])
+def test_splits_are_known_by_their_usual_names_in_any_case(tmp_path: Path, train: str, validation: str) -> None:
+    write_folders(tmp_path / train)
+    write_folders(tmp_path / validation)
+    source = read(tmp_path)
+    assert source.classes == ["Ant", "a dog", "b cat"]
+    assert [len(source.images[split]) for split in ("train", "validation")] == [9, 9]
+
+
+def told(source: Source) -> dict[str, str]:
+    """Why each name that is no class's is passed over."""
+    return {oddity.name: oddity.detail for oddity in source.oddities if oddity.detail}
+
+
+def test_images_that_lie_beside_those_that_are_taken_are_told(tmp_path: Path) -> None:
+    write_folders(tmp_path / "train")
+    write_folders(tmp_path / "testing", ("Ant",))
+    for name in ("stray.jpg", "train/loose.jpg"):
+        (tmp_path / name).write_bytes(IMAGES[0])
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "LOC_val_solution.csv").write_text("-")
+    source = read(tmp_path)
+    assert told(source) == {
+        "testing": "a folder with 3 images, of no split that is used",
+        "stray.jpg": "in no class folder",
+        "train/loose.jpg": "in no class folder",
+    }
+    assert set(source.images) == {"train"}
+
+
+def test_class_folders_beside_tars_are_told(tmp_path: Path) -> None:
+    members = [("1.png", IMAGES[0]), ("1.cls", b"0"), ("2.jpg", IMAGES[1]), ("2.cls", b"1")]
+    (tmp_path / "train.tar").write_bytes(ilsvrc.tar_of(members))
+    write_folders(tmp_path / "train")
+    assert told(read(tmp_path)) == {"train": "a folder with 9 images, beside tars"}
+
+
+def test_links_to_folders_are_followed_once_and_never_upwards(tmp_path: Path) -> None:
+    write_folders(tmp_path / "elsewhere", ("x",))
+    top = write_folders(tmp_path / "from", ("Ant", "dog"))
+    (top / "Ant" / "linked").symlink_to(tmp_path / "elsewhere" / "x")
+    (tmp_path / "elsewhere" / "x" / "back").symlink_to(top / "Ant")
+    (top / "dog" / "up").symlink_to("..")
+    source = read(top)
+    assert {image.name for image in source.images["train"]} == {
+        f"{folder}/{name}" for folder in ("Ant", "Ant/linked", "dog") for name in ("1.jpg", "2.v2.JPEG", "more/1.png")
+    }
+    why = "a link to a folder above it, or to one that was seen already"
+    assert told(source) == {"Ant/linked/back": why, "dog/up": why}
+
+
+def test_a_pipe_with_an_images_name_is_passed_over(tmp_path: Path) -> None:
+    write_folders(tmp_path)
+    os.mkfifo(tmp_path / "Ant" / "pipe.jpg")
+    source = read(tmp_path)
+    assert told(source) == {"Ant/pipe.jpg": "a pipe, socket or device"}
+    assert len(source.images["train"]) == 9
+
+
+@pytest.mark.parametrize("write", [write_folders, lambda top: shutil.copy(top.parent / "0" / "train.tar", top)])
+def test_a_ground_truth_that_has_no_use_is_refused(tmp_path: Path, write) -> None:  # type: ignore[no-untyped-def]
+    for name in ("0", "from"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "0" / "train.tar").write_bytes(ilsvrc.tar_of([("1.jpg", IMAGES[0]), ("1.cls", b"0")]))
+    write(tmp_path / "from")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(UserError, match=r"prepare\.ground_truth=x: "):
+        read_source([tmp_path / "from"], Options(ground_truth="x"), pool)
