@@ -44,15 +44,18 @@ def _read_data(config: Config, plan: Plan) -> tuple[Index, Index]:
             f"the run needs {plan.samples:,} training samples and {folder} has {len(train):,}; "
             f"data.train_samples={len(train)} would use them all"
         )
-    for index in (train, validation):
-        _check_samples(index, classes)
+    for use, index in (("train on", train), ("validate with", validation)):
+        _check_samples(index, classes, use)
     return train.first(plan.samples), validation
 
 
-def _check_samples(index: Index, classes: int) -> None:
-    """Raise UserError for a split without samples and for a sample that cannot be one."""
+def _check_samples(index: Index, classes: int, use: str) -> None:
+    """Raise UserError for a split without samples and for a sample that cannot be one. use: what the split is for."""
     if not len(index):
-        raise UserError(f"{index.folder} has a split without samples; prepare it again")
+        raise UserError(
+            f"{index.folder} has no images to {use}; prepare it again, where only a validation split is missing with "
+            "ARGS=prepare.validation_share=0.1, which holds out a tenth of each class"
+        )
     wrong = np.flatnonzero((index.label >= classes) | (index.width < 1) | (index.height < 1))
     if len(wrong):
         sample = int(wrong[0])

@@ -56,7 +56,8 @@ class PlannedShard:
 def hold_out(source: Source, share: float | None) -> None:
     """Move a share of each class from training to validation.
 
-    Raises UserError where there is something to validate with already.
+    Of a class with two images or more, at least one. Raises UserError where there is something to validate with
+    already, and where no class has two.
     """
     if share is None:
         return
@@ -72,6 +73,11 @@ def hold_out(source: Source, share: float | None) -> None:
         first = min(max(1, round(share * len(of_class))), len(of_class) - 1)
         held_out += of_class[:first]
         kept += of_class[first:]
+    if not held_out:
+        raise UserError(
+            f"prepare.validation_share={share} holds out nothing: each class has one image, which is to train on; "
+            "classes need two or more"
+        )
     source.images |= {TRAIN: [image for _, image in kept], VALIDATION: [image for _, image in held_out]}
 
 

@@ -62,7 +62,6 @@ def test_keys_are_what_webdataset_can_read_and_no_two_are_alike(tmp_path: Path) 
     write_folders(tmp_path / "from")
     done = prepare(tmp_path / "data", tmp_path / "from")
     assert done.returncode == 0, done.stderr
-    assert "nothing to validate with; prepare.validation_share=0.1 would hold out" in done.stdout
     images = read_split(tmp_path / "data", "train")
     assert set(images) == {
         "Ant-1", "Ant-2-v2", "more-1", "a-dog-1", "a-dog-2-v2", "more-1-2", "b-cat-1", "b-cat-2-v2", "more-1-3",
@@ -87,6 +86,19 @@ def test_a_share_of_each_class_is_held_out_and_it_is_always_the_same(tmp_path: P
     assert held_out[0] == held_out[1]
     with pytest.raises(UserError, match="is for a source that has nothing to validate with; this one has 10 images"):
         hold_out(source, 0.25)
+
+
+def test_of_two_images_one_is_held_out_and_of_one_none(tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    source = read(tmp_path)
+    hold_out(source, 0.01)
+    assert [image.label for image in source.images["validation"]] == [0]
+    assert sorted(image.label for image in source.images["train"]) == [0, 1]
+    (tmp_path / "a" / "2.jpg").unlink()
+    with pytest.raises(UserError, match=r"prepare\.validation_share=0\.9 holds out nothing: each class has one image"):
+        hold_out(read(tmp_path), 0.9)
 
 
 @pytest.mark.parametrize("labels", ["cls", "json"])
