@@ -65,6 +65,11 @@ def test_from_is_one_path_or_several_as_a_shell_has_them(tmp_path: Path) -> None
     [
         (["--processes=none"], "error: PROCESSES=none: a number of processes, as 8"),
         (["prepare.shorter=256"], "error: prepare.shorter=256: no such option, did you mean prepare.shorter_side?"),
+        (
+            ["--shorter_side=2"],
+            "error: unrecognized arguments: --shorter_side=2; options are words as prepare.KEY=VALUE",
+        ),
+        (["--proc=1"], "error: unrecognized arguments: --proc=1; options"),
         ([], "error: {source}: no such file or folder; FROM is a folder with ILSVRC2012_img_train.tar"),
     ],
 )

@@ -64,7 +64,8 @@ def test_keys_are_what_webdataset_can_read_and_no_two_are_alike(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     images = read_split(tmp_path / "data", "train")
     assert set(images) == {
-        "Ant-1", "Ant-2-v2", "more-1", "a-dog-1", "a-dog-2-v2", "more-1-2", "b-cat-1", "b-cat-2-v2", "more-1-3",
+        "Ant-1", "Ant-2-v2", "Ant-more-1", "a-dog-1", "a-dog-2-v2", "a-dog-more-1", "b-cat-1", "b-cat-2-v2",
+        "b-cat-more-1",
     }  # fmt: skip
     assert {image for image, _ in images.values()} == set(IMAGES[:9])
 
@@ -120,7 +121,7 @@ def test_webdataset_tars_are_read_by_their_names_and_labels(tmp_path: Path, labe
     assert found(source, "train") == {(IMAGES[n], n % 4 + n // 4) for n in range(8)}
     assert found(source, "validation") == {(IMAGES[8 + n], n + 2) for n in range(4)}
     assert {key for key, _ in in_order("train", source.images["train"])} == {
-        *(f"x-000{n}" for n in range(4)), *(f"x-000{n}-2" for n in range(4)),
+        f"set-train-0{tar}-x-000{n}" for tar in range(2) for n in range(4)
     }  # fmt: skip
 
 
@@ -189,6 +190,20 @@ def write_mixed(top: Path) -> None:
     (top / "train.tar").write_bytes(ilsvrc.tar_of(members))
 
 
+def write_labels(top: Path, *labels: bytes) -> None:
+    members = [
+        member
+        for number, label in enumerate(labels)
+        for member in ((f"{number}.jpg", IMAGES[0]), (f"{number}.cls", label))
+    ]
+    (top / "train.tar").write_bytes(ilsvrc.tar_of(members))
+
+
+def write_json(top: Path, label: object) -> None:
+    members = [("0.jpg", IMAGES[0]), ("0.json", json.dumps({"label": label}).encode())]
+    (top / "train.tar").write_bytes(ilsvrc.tar_of(members))
+
+
 def write_nameless(top: Path) -> None:
     (top / "part-0.tar").write_bytes(ilsvrc.tar_of([("1.jpg", IMAGES[0]), ("1.cls", b"1")]))
 
@@ -222,6 +237,17 @@ def write_folders_of_classes(top: Path) -> None:
         (write_unlabelled, "1.jpg has no label; 1.cls, or `label` in 1.json, would be one"),
         (write_negative, "'-1' is no label: all are numbers from 0"),
         (write_mixed, "'7' beside 'cat' is no label: all are numbers from 0, or all are names"),
+        (lambda top: write_labels(top, b"9" * 5000), "the label of 0.jpg has 5,000 characters; 200 are the most"),
+        (
+            lambda top: write_labels(top, b"0", b"19"),
+            "of the labels 0 to 19 only 2 have an image to train on, not 1, 2",
+        ),
+        (
+            lambda top: write_json(top, None),
+            "`label` of 0.json is null; a whole number from 0 or a name would be right",
+        ),
+        (lambda top: write_json(top, 1.0), "`label` of 0.json is 1.0; a whole number"),
+        (lambda top: write_json(top, True), "`label` of 0.json is true; a whole number"),
         (write_nameless, "says `train` or `val` in its name or its folder's; this one says neither"),
         (write_half, "ILSVRC2012_img_val.tar: no such file, though the other of ImageNet's two tars is there"),
         (write_two_trains, "has Train/ and training/, both train; one of them must go"),
@@ -305,3 +331,10 @@ def test_a_ground_truth_that_has_no_use_is_refused(tmp_path: Path, write) -> Non
     write(tmp_path / "from")
     with ThreadPoolExecutor(1) as pool, pytest.raises(UserError, match=r"prepare\.ground_truth=x: "):
         read_source([tmp_path / "from"], Options(ground_truth="x"), pool)
+
+
+def test_labels_that_leave_some_out_are_told(tmp_path: Path) -> None:
+    write_labels(tmp_path, b"0", b"1", b"4", b"5", b"9")
+    source = read(tmp_path)
+    assert source.classes == [str(number) for number in range(10)]
+    assert source.remarks == ["of the labels 0 to 9 only 5 have an image to train on, not 2, 3, 6, 7, 8"]
