@@ -121,7 +121,7 @@ def keyed(images: Sequence[StoredImage]) -> list[Sample]:
 def _wanted(names: Sequence[PurePosixPath]) -> list[str]:
     """For each name a key; where several have the same, these get one folder more, until there are no more."""
     keys = [_plain(name.stem) for name in names]
-    alike = range(len(names))
+    alike = list(range(len(names)))
     for folders in count(1):
         often = Counter(keys)
         alike = [place for place in alike if often[keys[place]] > 1 and len(names[place].parts) > folders]
