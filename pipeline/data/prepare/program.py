@@ -31,6 +31,8 @@ BESIDE_A_SHARD_BYTES = 24_576
 """A tar's end, filled up to 10,240 bytes, a record of 1 kB, its part of the manifest, and blocks of 4 kB begun."""
 BESIDE_A_SAMPLE_BYTES = 200
 """Its line in the index, below 130 bytes, and one in the report, which not every image has."""
+SHOWN = 5
+"""Names beside the splits that are told before anything is packed; the report has all."""
 TRIED = 64
 """Images that are resized to learn what it leaves of their bytes."""
 
@@ -77,15 +79,17 @@ def _tell(console: Console, source: Source) -> None:
     _say(console, f"{source.kind}: {counted(len(source.classes), 'class')}, {found}")
     for remark in source.remarks:
         _say(console, remark)
-    for oddity in source.oddities:
-        if oddity.split == NO_SPLIT:
-            _say(console, f"passed over: {oddity.name} ({oddity.detail})")
+    beside = [oddity for oddity in source.oddities if oddity.split == NO_SPLIT]
+    for oddity in beside[:SHOWN]:
+        _say(console, report.printable(f"passed over: {oddity.name} ({oddity.detail})"))
+    if len(beside) > SHOWN:
+        _say(console, f"passed over: {len(beside) - SHOWN:,} more, which the report names")
     if not source.images.get(TRAIN):
         raise UserError("there is nothing to train on in FROM")
-    if not source.images.get(VALIDATION):
-        _say(console, "nothing to validate with, and training needs it; the end says what to do")
     if len(source.classes) < 2:
         raise UserError(f"FROM has one class, {source.classes[0]}; there is nothing to tell apart")
+    if not source.images.get(VALIDATION):
+        _say(console, "nothing to validate with, and training needs it; the end says what to do")
 
 
 def kept_share(source: Source, options: Options, pool: Executor) -> float:

@@ -63,8 +63,8 @@ def as_text(source: Source, splits: Mapping[str, Any], oddities: Sequence[Oddity
 
 
 def _line(oddity: Oddity) -> str:
-    detail = f"  ({_printable(oddity.detail)})" if oddity.detail else ""
-    return f"    {oddity.split}  {_printable(oddity.name)}{detail}"
+    detail = f"  ({printable(oddity.detail)})" if oddity.detail else ""
+    return f"    {oddity.split}  {printable(oddity.name)}{detail}"
 
 
 def resizing(options: Options) -> str:
@@ -80,10 +80,10 @@ def show(
 ) -> None:
     """The table at the end."""
     more = ", …" if len(source.classes) > SHOWN else ""
-    table = Table(title=Text(_printable(f"{source.name}, from {source.kind}")), title_justify="left", show_header=False)
+    table = Table(title=Text(printable(f"{source.name}, from {source.kind}")), title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
-    table.add_row("classes", Text(f"{len(source.classes):,}: {_printable(', '.join(source.classes[:SHOWN]))}{more}"))
+    table.add_row("classes", Text(f"{len(source.classes):,}: {printable(', '.join(source.classes[:SHOWN]))}{more}"))
     for split, written in splits.items():
         shards = counted(len(written["shards"]), "shard")
         table.add_row(split, f"{counted(written['samples'], 'image')}, {decimal(written['bytes'])} in {shards}")
@@ -94,6 +94,6 @@ def show(
     console.print(table)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """On one line and without what would command a terminal."""
     return "".join(one if one.isprintable() else "?" for one in text)

@@ -18,7 +18,7 @@ from pipeline.data.prepare.program import check_disk, finish
 from pipeline.data.prepare.source import Source, StoredImage
 from pipeline.errors import UserError
 from tests.pipeline.data.prepare import ilsvrc
-from tests.pipeline.data.prepare.command import prepare, read_split
+from tests.pipeline.data.prepare.command import prepare, read_split, report_of
 
 Usage = namedtuple("Usage", ["total", "used", "free"])
 
@@ -146,3 +146,19 @@ def test_a_data_folder_that_cannot_be_made_says_what_stands_in_its_way(tmp_path:
         with pytest.raises(UserError) as raised, DataFolder(data).held():
             pass
         assert str(raised.value) == line
+
+
+def test_what_lies_beside_the_splits_is_told_before_anything_is_packed(tmp_path: Path) -> None:
+    write_classes(tmp_path / "from" / "Train", 2, ilsvrc.encoded(ilsvrc.photo(1)))
+    write_classes(tmp_path / "from" / "test", 3, b"x")
+    for number in range(7):
+        (tmp_path / "from" / f"{number}.jpg").write_bytes(b"x")
+    done = prepare(tmp_path / "data", tmp_path / "from", "prepare.validation_share=0.5")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("passed over: ")]
+    assert lines == [
+        "passed over: test (a folder with 6 images, of no split that is used)",
+        *(f"passed over: {number}.jpg (in no class folder)" for number in range(4)),
+        "passed over: 3 more, which the report names",
+    ]
+    assert report_of(tmp_path / "data") == {"passed over": [*(f"{number}.jpg" for number in range(7)), "test"]}
