@@ -44,8 +44,8 @@ def _read_data(config: Config, plan: Plan) -> tuple[Index, Index]:
             f"the run needs {plan.samples:,} training samples and {folder} has {len(train):,}; "
             f"data.train_samples={len(train)} would use them all"
         )
-    for index in (train, validation):
-        _check_samples(index, classes)
+    for use, index in (("train on", train), ("validate with", validation)):
+        _check_samples(index, classes, use)
     return train.first(plan.samples), validation
 
 
@@ -53,10 +53,13 @@ LONGEST_SIDE = 2**20
 """Pixels; JPEG ends at 2**16."""
 
 
-def _check_samples(index: Index, classes: int) -> None:
-    """Raise UserError for a split without samples and for a sample that cannot be one."""
+def _check_samples(index: Index, classes: int, use: str) -> None:
+    """Raise UserError for a split without samples and for a sample that cannot be one. use: what the split is for."""
     if not len(index):
-        raise UserError(f"{index.folder} has a split without samples; prepare it again")
+        raise UserError(
+            f"{index.folder} has no images to {use}; prepare it again, where only a validation split is missing with "
+            "ARGS=prepare.validation_share=0.1, which holds out a tenth of each class"
+        )
     shortest, longest = np.minimum(index.width, index.height), np.maximum(index.width, index.height)
     wrong = np.flatnonzero((index.label >= classes) | (shortest < 1) | (longest > LONGEST_SIDE))
     if len(wrong):

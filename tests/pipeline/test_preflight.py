@@ -28,7 +28,7 @@ def test_another_number_of_classes_is_named(sample: Path) -> None:
 
 def test_an_empty_split_is_named(tmp_path: Path) -> None:
     write_images(tmp_path, train=[jpeg(0)], validation=[])
-    with pytest.raises(UserError, match="has a split without samples"):
+    with pytest.raises(UserError, match=r"has no images to validate with; .*prepare\.validation_share=0\.1"):
         read(tmp_path, "data.train_samples=1")
 
 

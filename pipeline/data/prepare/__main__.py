@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -24,13 +25,13 @@ EXIT_INTERRUPTED = 130
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="make prepare DATA=… FROM=…", description=__doc__)
+    parser = _Parser(prog="make prepare DATA=… FROM=…", description=__doc__, allow_abbrev=False)
     parser.add_argument("--data", required=True, help="folder of the shards")
     parser.add_argument("--from", dest="source", required=True, help="folder of the images, or tar files")
     parser.add_argument("--processes", help="that decode at a time; one a core by default")
     parser.add_argument("words", nargs="*", metavar="prepare.KEY=VALUE", help="see docs/data.md")
-    given = parser.parse_args(arguments)
     try:
+        given = parser.parse_args(arguments)
         _run(given, of_words(given.words))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -44,6 +45,11 @@ def main(arguments: Sequence[str]) -> int:
         print("stopped; what is complete is kept, and the same command goes on from there", file=sys.stderr)
         return EXIT_INTERRUPTED
     return EXIT_DONE
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; options are words as prepare.KEY=VALUE, beside --data, --from and --processes")
 
 
 def _run(given: argparse.Namespace, options: Options) -> None:

@@ -5,16 +5,17 @@ options are the same is kept when `make prepare` runs again.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.data.prepare.plan import PlannedShard
-from pipeline.data.prepare.source import Oddity
+from pipeline.data.prepare.source import TRAIN, Oddity
 from pipeline.data.shards import tsv
 from pipeline.errors import UserError
 from pipeline.run_folder import write_atomically
@@ -53,7 +54,7 @@ class DataFolder:
             self._open()
             lock = (self._records / "lock").open("w")
         except OSError as error:
-            raise UserError(f"{self.path} cannot be written to: {error.strerror}") from None
+            raise UserError(_why(self.path, error)) from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,8 +112,29 @@ class DataFolder:
                 found[path.stem] = str(json.loads(path.read_text())["fingerprint"])
         return found
 
+    def lacks_validation(self, paths: Sequence[Path]) -> bool:
+        """Whether a finished data set of this source is there that has no images to validate with."""
+        try:
+            found = json.loads(self.manifest.read_text())
+            return found["from"] == [str(path) for path in paths] and list(found["splits"]) == [TRAIN]
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+
     def remove_all_but(self, names: Collection[str]) -> None:
         """Remove shards of an earlier plan, which had more of them."""
         for name in set(self.recorded()) - set(names):
             for path in (self._records / f"{name}.json", self.path / f"{name}.tar", self.path / f"{name}.tsv"):
                 path.unlink(missing_ok=True)
+
+
+def _why(path: Path, error: OSError) -> str:
+    """Why a folder cannot be held."""
+    there = next(one for one in (path, *path.absolute().parents) if one.exists() or one.is_symlink())
+    if not there.exists():
+        return f"{path} cannot be made: {there} is a link to nothing"
+    if not there.is_dir():
+        return f"{path} cannot be a folder: {there} is a file"
+    if there == path:
+        return f"{path} cannot be written to: {error.strerror}"
+    reason = "no folder can be made there" if error.errno == errno.ENOENT else error.strerror
+    return f"{path} cannot be made in {there}: {reason}"

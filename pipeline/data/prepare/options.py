@@ -1,7 +1,7 @@
 """What `make prepare` can be told beside DATA and FROM: words of Hydra's kind, `prepare.shorter_side=256`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import cast
 
 from omegaconf import OmegaConf
@@ -52,6 +52,12 @@ def of_words(words: Sequence[str]) -> Options:
         raise UserError(f"{PREFIX}{error.full_key}: {str(error).splitlines()[0]}") from None
     _check(options)
     return options
+
+
+def words_of(options: Options) -> list[str]:
+    """The words that give these options."""
+    usual = asdict(Options())
+    return [f"{PREFIX}{name}={value}" for name, value in asdict(options).items() if value != usual[name]]
 
 
 def _check(options: Options) -> None:

@@ -12,7 +12,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 from pathlib import PurePosixPath
 
 from pipeline.data.prepare.options import Options
@@ -56,7 +56,8 @@ class PlannedShard:
 def hold_out(source: Source, share: float | None) -> None:
     """Move a share of each class from training to validation.
 
-    Raises UserError where there is something to validate with already.
+    Of a class with two images or more, at least one. Raises UserError where there is something to validate with
+    already, and where no class has two.
     """
     if share is None:
         return
@@ -72,6 +73,11 @@ def hold_out(source: Source, share: float | None) -> None:
         first = min(max(1, round(share * len(of_class))), len(of_class) - 1)
         held_out += of_class[:first]
         kept += of_class[first:]
+    if not held_out:
+        raise UserError(
+            f"prepare.validation_share={share} holds out nothing: each class has one image, which is to train on; "
+            "classes need two or more"
+        )
     source.images |= {TRAIN: [image for _, image in kept], VALIDATION: [image for _, image in held_out]}
 
 
@@ -97,21 +103,34 @@ def in_order(split: str, images: Sequence[StoredImage]) -> list[Sample]:
 
 
 def keyed(images: Sequence[StoredImage]) -> list[Sample]:
-    """Each image with a key of its own: its file's name, after its folder's or tar's where others have the same."""
+    """Each image with a key of its own: its file's name, after those of as many folders or tars as tell it apart."""
     images = sorted(images, key=lambda image: image.name)
-    stems = [_plain(PurePosixPath(image.name).stem) for image in images]
-    often = Counter(stems)
-    wanted = [
-        stem if often[stem] == 1 else f"{_plain(_folder(image.name))}-{stem}"[-LONGEST_KEY:]
-        for stem, image in zip(stems, images, strict=True)
-    ]
+    numbers: Counter[str] = Counter()
     taken: set[str] = set()
     samples = []
-    for key, image in zip(wanted, images, strict=True):
-        tries = chain([key], (f"{key}-{number}" for number in count(2)))
-        taken.add(unique := next(one for one in tries if one not in taken))
+    for key, image in zip(_wanted([PurePosixPath(image.name) for image in images]), images, strict=True):
+        unique = key
+        while unique in taken:  # files that differ in their endings alone, or beyond what a key may have
+            numbers[key] += 1
+            unique = f"{key}-{numbers[key] + 1}"
+        taken.add(unique)
         samples.append((unique, image))
     return samples
+
+
+def _wanted(names: Sequence[PurePosixPath]) -> list[str]:
+    """For each name a key; where several have the same, these get one folder more, until there are no more."""
+    keys = [_plain(name.stem) for name in names]
+    alike = list(range(len(names)))
+    for folders in count(1):
+        often = Counter(keys)
+        alike = [place for place in alike if often[keys[place]] > 1 and len(names[place].parts) > folders]
+        if not alike:
+            return keys
+        for place in alike:
+            above = [part.removesuffix(".tar") for part in names[place].parts[-1 - folders : -1]]
+            keys[place] = "-".join([*map(_plain, above), _plain(names[place].stem)])[-LONGEST_KEY:]
+    raise AssertionError("a path has an end")
 
 
 def _cut(samples: list[Sample], shard_bytes: int, kept_share: float) -> list[list[Sample]]:
@@ -142,10 +161,6 @@ def _in_tar(image: StoredImage) -> int:
 def _plain(name: str) -> str:
     """A name with only what a key may have."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", name)[-LONGEST_KEY:] or "-"
-
-
-def _folder(name: str) -> str:
-    return PurePosixPath(name).parent.name.removesuffix(".tar")
 
 
 def _draw(*words: str) -> float:

@@ -41,5 +41,5 @@ class Reader:
         if path not in self._descriptors:
             if len(self._descriptors) == KEPT_OPEN:
                 os.close(self._descriptors.pop(next(iter(self._descriptors))))
-            self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # of a pipe it waits
         return self._descriptors[path]

@@ -6,9 +6,11 @@ from pathlib import Path, PurePosixPath
 
 from pipeline.data.prepare import class_folders, imagenet, webdataset_tars
 from pipeline.data.prepare.archive import Archive
-from pipeline.data.prepare.ground_truth import NUMBERED
+from pipeline.data.prepare.ground_truth import BESIDE, NUMBERED
 from pipeline.data.prepare.options import Options
-from pipeline.data.prepare.source import TRAIN, Source, is_image
+from pipeline.data.prepare.source import NO_SPLIT, TRAIN, Oddity, Source, is_image
+from pipeline.data.prepare.split_names import split_folders, with_splits
+from pipeline.data.prepare.walk import other_folders
 from pipeline.errors import UserError
 
 WANTED = (
@@ -29,6 +31,13 @@ def read_source(paths: list[Path], options: Options, pool: Executor) -> Source:
     if folder is not None and not tars:
         return _of_folders(folder, options, pool)
     kinds = {path: _kind(path) for path in tars}
+    source = _of_tars(kinds, (folder or tars[0].parent).resolve().name, options, pool)
+    if folder is not None:
+        source.oddities += _beside_tars(folder)
+    return source
+
+
+def _of_tars(kinds: dict[Path, str], name: str, options: Options, pool: Executor) -> Source:
     if "class tars" in kinds.values() or "validation" in kinds.values():
         return imagenet.read(
             _only("class tars", imagenet.TRAIN_TAR, kinds),
@@ -36,13 +45,29 @@ def read_source(paths: list[Path], options: Options, pool: Executor) -> Source:
             options.ground_truth,
             pool,
         )
-    name = (folder or tars[0].parent).resolve().name
-    return webdataset_tars.read(tars, name, pool)
+    if options.ground_truth:
+        raise UserError(f"prepare.ground_truth={options.ground_truth}: WebDataset tars have labels of their own")
+    return webdataset_tars.read(list(kinds), name, pool)
+
+
+def _beside_tars(folder: Path) -> list[Oddity]:
+    """Images that lie beside tars, which alone are taken."""
+    loose = [path.name for path in sorted(folder.iterdir()) if is_image(path.name) or _compressed(path)]
+    return [
+        *other_folders(folder, set(), "beside tars"),
+        *(Oddity("passed over", NO_SPLIT, name, "beside tars") for name in loose if name not in BESIDE),
+    ]
 
 
 def _of_folders(folder: Path, options: Options, pool: Executor) -> Source:
-    top = class_folders.split_folders(folder)[TRAIN]
+    top = split_folders(folder)[TRAIN]
     if not class_folders.class_names(top):
+        packed = [path.name for place in with_splits(folder) for path in sorted(place.iterdir()) if _compressed(path)]
+        if packed:
+            raise UserError(
+                f"{folder} holds compressed tars, as {packed[0]}, in which no image can be sought; take the "
+                "compression off first (gunzip leaves a .tar)"
+            )
         raise UserError(f"{folder} holds nothing to prepare; FROM is {WANTED}")
     return class_folders.read(folder, options.ground_truth, pool)
 
@@ -55,8 +80,12 @@ def _tars(folder: Path) -> list[Path]:
             if not path.is_file():
                 raise UserError(f"{path}: no such file, though the other of ImageNet's two tars is there")
         return both
-    places = [folder, *(folder / name for name in (TRAIN, *class_folders.VALIDATION_FOLDERS))]
-    return sorted(path for place in places for path in place.glob("*.tar") if not path.name.startswith("."))
+    found = sorted(path for place in with_splits(folder) for path in place.glob("*.tar"))
+    return [path for path in found if path.is_file() and not path.name.startswith(".")]
+
+
+def _compressed(path: Path) -> bool:
+    return path.name.lower().endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"))
 
 
 def _kind(path: Path) -> str:

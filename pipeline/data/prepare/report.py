@@ -7,15 +7,19 @@ from typing import Any
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
+from rich.text import Text
 
 from pipeline.data.prepare.options import Options
 from pipeline.data.prepare.source import Oddity, Source
 from pipeline.wording import counted
 
+SHOWN = 6
+"""Classes that the table names."""
+
 KINDS = {
     "unreadable": "cannot be decoded",
     "duplicate": "a later member of its archive has the same name, and counts, as it does where tar unpacks them",
-    "passed over": "not an image by its name",
+    "passed over": "not an image by its name, or as report.txt says",
     "CMYK": "converted to an RGB JPEG (quality 100, 4:4:4)",
     "not a JPEG": "converted to an RGB JPEG (quality 100, 4:4:4)",
     "EXIF orientation": "kept as its pixels lie: decoders do not turn it",
@@ -43,21 +47,24 @@ def done_with(kind: str, options: Options) -> str:
 
 def as_text(source: Source, splits: Mapping[str, Any], oddities: Sequence[Oddity], options: Options) -> str:
     """report.txt: a heading, a line a split, and for each kind the images of it. Same source, same text."""
-    lines = [f"{source.name}, from {source.kind}: {len(source.classes):,} classes"]
+    lines = [f"{source.name}, from {source.kind}: {counted(len(source.classes), 'class')}"]
     for split, written in splits.items():
         shards = counted(len(written["shards"]), "shard")
         lines.append(f"{split}: {counted(written['samples'], 'image')}, {written['bytes']:,} bytes in {shards}")
     if options.shorter_side is not None:
         lines.append(resizing(options))
     for kind, count in counts(oddities).items():
-        lines += ["", f"{kind}: {counted(count, 'image')}: {done_with(kind, options)}"]
+        lines += [
+            "",
+            f"{kind}: {counted(count, 'image' if kind != 'passed over' else 'name')}: {done_with(kind, options)}",
+        ]
         lines += [_line(oddity) for oddity in oddities if oddity.kind == kind]
     return "\n".join(lines) + "\n"
 
 
 def _line(oddity: Oddity) -> str:
-    detail = f"  ({_printable(oddity.detail)})" if oddity.detail else ""
-    return f"    {oddity.split}  {_printable(oddity.name)}{detail}"
+    detail = f"  ({printable(oddity.detail)})" if oddity.detail else ""
+    return f"    {oddity.split}  {printable(oddity.name)}{detail}"
 
 
 def resizing(options: Options) -> str:
@@ -72,10 +79,11 @@ def show(
     console: Console, source: Source, splits: Mapping[str, Any], oddities: Sequence[Oddity], options: Options
 ) -> None:
     """The table at the end."""
-    table = Table(title=f"{source.name}, from {source.kind}", title_justify="left", show_header=False)
+    more = ", …" if len(source.classes) > SHOWN else ""
+    table = Table(title=Text(printable(f"{source.name}, from {source.kind}")), title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
-    table.add_row("classes", f"{len(source.classes):,}")
+    table.add_row("classes", Text(f"{len(source.classes):,}: {printable(', '.join(source.classes[:SHOWN]))}{more}"))
     for split, written in splits.items():
         shards = counted(len(written["shards"]), "shard")
         table.add_row(split, f"{counted(written['samples'], 'image')}, {decimal(written['bytes'])} in {shards}")
@@ -86,6 +94,6 @@ def show(
     console.print(table)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """On one line and without what would command a terminal."""
     return "".join(one if one.isprintable() else "?" for one in text)

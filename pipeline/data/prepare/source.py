@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 TRAIN, VALIDATION = "train", "validation"
+NO_SPLIT = "-"
+"""Stands for the split of what is of none."""
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
@@ -45,6 +47,8 @@ class Source:
     images: dict[str, list[StoredImage]]
     """By split."""
     oddities: list[Oddity] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    """Lines that a person should read before anything is packed."""
 
 
 def is_image(name: str) -> bool:

@@ -17,6 +17,13 @@ from pipeline.errors import UserError
 MOST_CLASSES = 1_000_000
 """A label above is taken for something else."""
 
+LONGEST_LABEL = 200
+"""Characters."""
+SPARSE = 10
+"""Where fewer than one label in so many has an image, the largest is taken for a mistake."""
+SHOWN = 5
+"""Labels without images that are named."""
+
 IMAGE_KINDS = ("jpg", "jpeg", "png", "webp")
 
 
@@ -47,8 +54,12 @@ def read(paths: list[Path], name: str, pool: Executor) -> Source:
     jobs = [pool.submit(_of_tar, archive, split) for archive, split in zip(archives, splits, strict=True)]
     found = [job.result() for job in jobs]
     classes = _classes({sample.label for samples, _ in found for sample in samples})
+    trained = {
+        sample.label for split, (samples, _) in zip(splits, found, strict=True) if split == TRAIN for sample in samples
+    }
     labels = {text: number for number, text in enumerate(classes)}
     source = Source("WebDataset tars", name, classes, {split: [] for split in sorted(set(splits))})
+    source.remarks = _gaps(classes, trained)
     for archive, split, (samples, oddities) in zip(archives, splits, found, strict=True):
         changed_ns = archive.path.stat().st_mtime_ns
         source.images[split] += [_stored(archive, sample, labels, changed_ns) for sample in samples]
@@ -68,6 +79,18 @@ def _classes(labels: set[str]) -> list[str]:
         others = "" if numbers == labels else f" beside {min(labels - numbers)!r}"
         raise UserError(f"{wrong[0]!r}{others} is no label: all are numbers from 0, or all are names")
     return [str(number) for number in range(max(map(int, labels)) + 1)] if numbers else sorted(labels)
+
+
+def _gaps(classes: list[str], trained: set[str]) -> list[str]:
+    """What to say where labels have no image to train on. Raises UserError where that are most by far."""
+    missing = [name for name in classes if name not in trained]
+    if not trained or not missing:
+        return []
+    named = ", ".join(missing[:SHOWN]) + (", …" if len(missing) > SHOWN else "")
+    line = f"of the labels {classes[0]} to {classes[-1]} only {len(trained):,} have an image to train on, not {named}"
+    if len(trained) * SPARSE <= len(classes):
+        raise UserError(f"{line}; number them from 0 without gaps")
+    return [line]
 
 
 def _of_tar(archive: Archive, split: str) -> tuple[list[Labelled], list[Oddity]]:
@@ -90,21 +113,34 @@ def _of_tar(archive: Archive, split: str) -> tuple[list[Labelled], list[Oddity]]
 
 def _label(archive: Archive, descriptor: int, parts: dict[str, Member], image: Member) -> str:
     """The text of a sample's label."""
+    key = PurePosixPath(image.name).name.partition(".")[0]
     if "cls" in parts:
         text = os.pread(descriptor, parts["cls"].size, parts["cls"].offset).decode(errors="replace").strip()
     elif "json" in parts:
-        text = _json_label(os.pread(descriptor, parts["json"].size, parts["json"].offset))
+        text = _json_label(archive, parts["json"], os.pread(descriptor, parts["json"].size, parts["json"].offset))
     else:
         text = ""
     if not text:
-        key = PurePosixPath(image.name).name.partition(".")[0]
         raise UserError(f"{archive.path}: {image.name} has no label; {key}.cls, or `label` in {key}.json, would be one")
+    if len(text) > LONGEST_LABEL:
+        raise UserError(
+            f"{archive.path}: the label of {image.name} has {len(text):,} characters; {LONGEST_LABEL} are the most"
+        )
     return str(int(text)) if re.fullmatch(r"-?\d+", text) else text
 
 
-def _json_label(content: bytes) -> str:
+def _json_label(archive: Archive, member: Member, content: bytes) -> str:
+    """`label` of a JSON; empty where there is none."""
     try:
         found = json.loads(content)
     except ValueError:
         return ""
-    return str(found.get("label", "")).strip() if isinstance(found, dict) else ""
+    if not isinstance(found, dict) or "label" not in found:
+        return ""
+    label = found["label"]
+    if isinstance(label, bool) or not isinstance(label, int | str):
+        raise UserError(
+            f"{archive.path}: `label` of {member.name} is {json.dumps(label)[:LONGEST_LABEL]}; a whole number from 0 "
+            "or a name would be right"
+        )
+    return str(label).strip()

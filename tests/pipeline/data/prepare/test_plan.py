@@ -47,6 +47,13 @@ def test_keys_are_the_files_names_where_these_are_unique() -> None:
     assert [key for key, _ in keyed(given)] == ["n01_7", "x-a-b-c", "y-a-b-c", "-" * 80]
 
 
+def test_keys_have_the_class_where_folders_nest_alike_and_take_no_longer_for_it() -> None:
+    given = [image(f"train/c{label}/images/{n}.jpg") for label in range(30_000) for n in (1, 2)]
+    assert {key for key, _ in keyed(given)} == {f"c{label}-images-{n}" for label in range(30_000) for n in (1, 2)}
+    alike = [image(f"{'x' * 90}/{n}/{'y' * 80}.jpg") for n in range(30_000)]  # what tells them apart is cut off
+    assert {key for key, _ in keyed(alike)} == {"y" * 80, *(f"{'y' * 80}-{n}" for n in range(2, 30_001))}
+
+
 def test_no_two_keys_are_alike() -> None:
     given = [image(f"{top}/c/{name}") for top in "abc" for name in ("1.jpg", "1.png", "c-1.jpg", "c-1-2.jpg")]
     keys = [key for key, _ in keyed(given)]
