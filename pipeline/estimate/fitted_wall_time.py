@@ -8,8 +8,8 @@ from pipeline.errors import UserError
 from pipeline.estimate.run import Model, RunTime
 
 MARGIN = 3
-"""The one whole run that can be compared took 2.5 times the upper end of its updates (docs/estimate.md), and a job that is
-cut off and started again costs more than one that ends early."""
+"""The one whole run that can be compared took 2.5 times the upper end of its updates (docs/estimate.md), and a job
+that is cut off and started again costs more than one that ends early."""
 ROUNDED_S = 600
 
 
