@@ -147,6 +147,14 @@ bench-loader: $(VENV)/.complete $(SAMPLE)  ## the loader, on DALI and on torchvi
 bench-exchange: $(VENV)/.complete $(SAMPLE)  ## the exchange of samples between nodes against MPI's Alltoallv alone
 	@$(BIN)/python -m bench.exchange $(ARGS)
 
+.PHONY: bench-estimate
+bench-estimate: $(VENV)/.complete  ## how long the estimate takes: all grids of 100,000 GPUs, and the whole command
+	@$(BIN)/python -m bench.estimate
+
+.PHONY: calibrate
+calibrate: $(VENV)/.complete  ## measure this machine, or the allocation at hand, into a site's profile: ARGS="--output conf/site/mine.yaml"
+	@$(BIN)/python -m bench.calibrate $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.complete  ## ruff (check and format) and mypy
 	@$(BIN)/ruff check .

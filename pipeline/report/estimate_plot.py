@@ -1,5 +1,6 @@
 """Efficiency over workers as a picture, with the figures that papers report. Torch-free."""
 
+import math
 from pathlib import Path
 
 import matplotlib as mpl
@@ -27,10 +28,11 @@ def draw(found: Prediction) -> Figure:
         reported = [one for one in found.published.efficiency if one.site == found.config.site.name]
         for number, one in enumerate(reported, start=1):
             words = one.words or f"{one.percent:g} %"
-            label = f"{one.system}: {words}, {one.batch} images a worker"
+            label = f"{one.system}, {one.from_workers:,} workers: {words}, {one.batch} images a worker"
             axes.plot([one.from_workers], [one.percent], "o", color=SERIES[number % len(SERIES)], label=label)
         axes.set_xscale("log", base=2)
-        axes.set_xticks(workers, [f"{one:,}" for one in workers], rotation=60, fontsize=8)
+        powers = [one for one in workers if one == workers[0] * 2 ** round(math.log2(one / workers[0]))]
+        axes.set_xticks(powers, [f"{one:,}" for one in powers])
         axes.minorticks_off()
         axes.set_xlabel("workers")
         axes.set_ylabel("scaling efficiency against one node, %")
