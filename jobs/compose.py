@@ -21,6 +21,7 @@ from yaml import YAMLError
 from pipeline.config import Config, check
 from pipeline.config.manifest import read_counts
 from pipeline.config.schema import keys
+from pipeline.config.site_checks import check_wall_time
 from pipeline.config.wall_time import AUTO
 from pipeline.errors import UserError, nearest
 
@@ -173,6 +174,7 @@ def to_config(tree: DictConfig, words: Sequence[str] | None = None) -> Config:
         from pipeline.estimate.fitted_wall_time import set_wall_time  # here: most commands need no model
 
         set_wall_time(config)
+        check_wall_time(config.site)
     return config
 
 

@@ -46,7 +46,7 @@ def check_site(site: SiteConfig, container: ContainerConfig) -> None:
     _check_numbers(site)
     _check_container(site, container)
     if site.wall_time != AUTO:
-        _check_wall_time(site)
+        check_wall_time(site)
 
 
 def _check_choices(site: SiteConfig, container: ContainerConfig) -> None:
@@ -148,7 +148,8 @@ def _check_numbers(site: SiteConfig) -> None:
         raise UserError(f"site.limits.hours={site.limits.hours:g}: must be above 0")
 
 
-def _check_wall_time(site: SiteConfig) -> None:
+def check_wall_time(site: SiteConfig) -> None:
+    """Raise UserError for a wall time that is none, or too short to save in."""
     wall_s = seconds(site.wall_time)
     if site.scheduler != "local" and site.requeue.max and site.requeue.lead_s >= wall_s:
         raise UserError(
