@@ -41,9 +41,11 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(as_json(found) | ({"formulas": list(formulas(found))} if options.explain else {}), indent=1))
         return EXIT_DONE
     console = Console(highlight=False, width=None if sys.stdout.isatty() else COLUMNS)
-    print_prediction(console, found)
-    for line in formulas(found) if options.explain else ():
-        console.print(line, markup=False, soft_wrap=True)
+    with console.capture() as captured:  # rich would end the program by itself where a reader, as head, has gone
+        print_prediction(console, found)
+        for line in formulas(found) if options.explain else ():
+            console.print(line, markup=False, soft_wrap=True)
+    print(captured.get(), end="")
     return EXIT_DONE
 
 
