@@ -255,7 +255,7 @@ def _figures(bracket: Bracket) -> str:
 
 
 def _figure(number: float) -> str:
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+    return f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 1 or not number else f"{number:.3g}"
 
 
 def _span(time_s: Bracket) -> str:
