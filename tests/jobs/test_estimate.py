@@ -84,7 +84,7 @@ def test_submit_says_it_in_a_line_and_nothing_where_no_speed_is_known() -> None:
     assert batch.estimated(compose.compose(["exp=exp2", "site=slurm"], stand_ins=STAND_INS)) == ""
 
 
-@pytest.mark.parametrize("site", ["abci", "abci3", "dgx_a100", "ethernet"])
+@pytest.mark.parametrize("site", ["abci3", "dgx_a100", "ethernet"])
 def test_every_site_with_a_speed_can_be_asked(site: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(told(capsys, "exp=exp2", f"site={site}", "format=json"))
     assert found["site"] == site

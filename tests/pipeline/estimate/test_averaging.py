@@ -33,7 +33,7 @@ def seconds(name: str, size: float, grid: tuple[int, int], wiring: Wiring) -> fl
     return average(AllReducePlan(name), [size], grid, wiring)[0].time_s
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(name=st.sampled_from(ALGORITHMS), network=networks(), grid=GRIDS, per_node=PER_NODE, size=SIZES)
 def test_it_is_the_pipelined_estimate_in_its_best_chunks(
     name: str, network: Network, grid: tuple[int, int], per_node: int, size: float
@@ -49,7 +49,7 @@ def test_it_is_the_pipelined_estimate_in_its_best_chunks(
     assert found.time_s * (1 - 1e-9) <= in_best_s <= found.time_s * 1.0101 + 1e-15
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(ALGORITHMS), network=networks(), grid=GRIDS, per_node=PER_NODE, size=SIZES,
     level=st.sampled_from(["worker", "node", "rack"]), factor=st.floats(1, 100),
@@ -63,13 +63,13 @@ def test_more_bandwidth_is_never_slower(
     assert after <= before * (1 + 1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(name=st.sampled_from(ALGORITHMS), network=networks(), size=SIZES)
 def test_a_grid_of_one_costs_nothing(name: str, network: Network, size: float) -> None:
     assert seconds(name, size, (1, 1), wired(network, (1, 1), 4)) == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(network=networks(), workers=st.integers(1, 30), per_node=PER_NODE, size=SIZES)
 def test_a_torus_of_one_column_is_the_ring(network: Network, workers: int, per_node: int, size: float) -> None:
     grid = workers, 1
@@ -79,7 +79,7 @@ def test_a_torus_of_one_column_is_the_ring(network: Network, workers: int, per_n
     assert torus.link_bytes == pytest.approx(ring.link_bytes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(name=st.sampled_from(ALGORITHMS), network=networks(), grid=GRIDS, per_node=PER_NODE, size=SIZES)
 def test_what_links_send_others_receive(
     name: str, network: Network, grid: tuple[int, int], per_node: int, size: float
@@ -93,7 +93,7 @@ def test_what_links_send_others_receive(
     assert sums[2] >= sums[4] * (1 - 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(network=networks(), grid=GRIDS, per_node=PER_NODE, size=SIZES)
 def test_a_shift_is_a_step_of_equal_messages(
     network: Network, grid: tuple[int, int], per_node: int, size: float
