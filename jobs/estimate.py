@@ -6,7 +6,7 @@ Words are overrides, as everywhere, and three of its own: format=json, explain=t
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -15,10 +15,10 @@ from jobs import compose
 from jobs.command_line import Parser, run
 from jobs.render import STAND_INS
 from pipeline.errors import UserError
-from pipeline.estimate.prediction import predict
+from pipeline.estimate.prediction import Prediction, predict
 from pipeline.report.estimate_formulas import formulas
 from pipeline.report.estimate_tables import as_json, print_prediction
-from pipeline.run_folder import EXIT_DONE
+from pipeline.run_folder import EXIT_DONE, RunFolder
 
 COLUMNS = 120
 OWN = ("format", "explain", "plot")
@@ -30,9 +30,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="make estimate", description=__doc__)
     parser.add_argument("words", nargs="*", metavar="WORD", help="overrides, format=json, explain=true")
     parser.add_argument("--plot", metavar="FILE", help="draw efficiency over workers into this .png or .svg")
+    parser.add_argument("--run", metavar="RUN", help="a run folder of this size: what it took is set beside")
     given = parser.parse_args(arguments)
     options, words = take_own(given.words, given.plot)
     found = predict(compose.compose(words, stand_ins=STAND_INS))
+    if given.run is not None:
+        found = replace(found, measured_s=measured_s(found, RunFolder.open(given.run)))
     if options.plot is not None:
         from pipeline.report.estimate_plot import draw, save  # here: matplotlib takes as long as all the rest
 
@@ -47,6 +50,19 @@ def main(arguments: Sequence[str]) -> int:
             console.print(line, markup=False, soft_wrap=True)
     print(captured.get(), end="")
     return EXIT_DONE
+
+
+def measured_s(found: Prediction, folder: RunFolder) -> float:
+    """What the loop of a run took. Raises UserError for a run without a result, or of another size."""
+    result = folder.read_result()
+    if result is None:
+        raise UserError(f"{folder} has no result yet, so there is nothing to compare with")
+    asked = found.config.experiment, found.model.plan.workers, sum(one.updates for one in found.run.stages)
+    there = result["experiment"], result["workers"], result["updates"]
+    if asked != there:
+        names = "{} of {:,} workers and {:,} updates"
+        raise UserError(f"{folder} is {names.format(*there)}, and the estimate is of {names.format(*asked)}")
+    return float(result["loop_time_s"])
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,18 @@ class Prediction:
     published_efficiency: Efficiency | None
     published_time: Time | None
     published: Published
+    measured_s: float | None = None
+    """What the loop of a run of this size took; None: no run was named."""
+
+    @property
+    def loop_s(self) -> Bracket:
+        """What lies between a run's first and last update: updates, exchange and validation."""
+        return self.run.training_s + self.run.exchange_s + Bracket(self.run.validation_s, self.run.validation_s)
+
+    @property
+    def measured_misfit_s(self) -> float | None:
+        """Seconds that the measured loop lies above or below its bracket; 0: inside."""
+        return None if self.measured_s is None else self.loop_s.misfit(self.measured_s)
 
     @property
     def efficiency_misfit(self) -> float | None:

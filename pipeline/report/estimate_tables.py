@@ -66,6 +66,9 @@ def as_json(found: Prediction) -> dict[str, Any]:
         "misfit": found.efficiency_misfit,
         "published_time_s": None if time is None else time.time_s,
         "time_misfit_s": found.time_misfit_s,
+        "loop_s": _pair(found.loop_s),
+        "measured_s": found.measured_s,
+        "measured_misfit_s": found.measured_misfit_s,
         "candidates": list(CANDIDATES),
         "stages": [
             {
@@ -158,6 +161,13 @@ def _against_papers(console: Console, found: Prediction) -> None:
     run, efficiency, time = found.run, found.published_efficiency, found.published_time
     if efficiency is None and time is None:
         console.print("published: nothing of this size on this machine")
+    if found.measured_s is not None:
+        misfit = found.measured_misfit_s or 0.0
+        console.print(
+            f"measured: the loop took {found.measured_s:.1f} s, estimate {_figures(found.loop_s)} s, "
+            f"{f'misfit {misfit:+.1f} s' if misfit else 'inside'}"
+        )
+    if efficiency is None and time is None:
         return
     table = _table("against the paper", "what", "estimate", "published", "misfit", "by")
     if efficiency is not None:

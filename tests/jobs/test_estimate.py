@@ -8,6 +8,7 @@ import pytest
 from jobs import batch, compose, estimate
 from jobs.render import STAND_INS
 from pipeline.errors import UserError
+from pipeline.run_folder import OF_A_RESULT, RunFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -60,6 +61,29 @@ def test_a_picture_is_drawn_where_it_is_asked_for(capsys: pytest.CaptureFixture[
     path = tmp_path / "efficiency.png"
     told(capsys, "exp=reference", "site=abci", "--plot", str(path))
     assert path.read_bytes().startswith(PNG)
+
+
+def test_a_run_of_this_size_is_set_beside_and_another_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.config.write_text("{}\n")
+    words = ("exp=reference", "site=abci", "format=json", "--run", str(folder.path))
+    with pytest.raises(UserError, match="no result yet"):
+        estimate.main(words)
+    result = dict.fromkeys(OF_A_RESULT, 0) | {
+        "experiment": "reference",
+        "workers": 1088,
+        "updates": 3330,
+        "loop_time_s": 400.0,
+    }
+    folder.result.write_text(json.dumps(result))
+    found = json.loads(told(capsys, *words))
+    assert found["measured_s"] == 400
+    assert found["measured_misfit_s"] == pytest.approx(400 - found["loop_s"][1])
+    folder.result.write_text(json.dumps(result | {"workers": 544}))
+    with pytest.raises(UserError, match="544 workers and 3,330 updates, and the estimate is of reference of 1,088"):
+        estimate.main(words)
 
 
 @pytest.mark.parametrize(
