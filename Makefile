@@ -1,7 +1,8 @@
 # Torus224. `make help` lists the targets.
 #
 # Variables: EXP=5 (1…6, reference, flash; a list for sweep), ARGS="optim.lr=2.0" (Hydra overrides), WORKERS=, NODES=,
-# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=.
+# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=, PLOT=,
+# format=json and explain=true (estimate).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -16,7 +17,7 @@ SAMPLE := data/sample/manifest.json
 
 # What is in these, no shell and no make reads: recipes take them from their environment, as "$${RUN-}"; one that is not
 # given does not stand there, or a rank would find an empty RANK. ARGS is shell words.
-texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RANK JSON PLOT FROM PROCESSES
+texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RANK JSON PLOT FROM PROCESSES format explain
 $(foreach name,$(texts),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 # A command with the words of EXP, SITE, … and then ARGS; `site` is this machine where SITE= names none.
@@ -64,6 +65,10 @@ train: $(VENV)/.complete $(SAMPLE)  ## train on this machine: EXP=5, ARGS=, or g
 .PHONY: render
 render: $(VENV)/.complete  ## show a run without starting it: header, job script, configuration; EXP=5 SITE= NODES= ARGS=
 	@$(with-words) jobs.render $(site) $(words)
+
+.PHONY: estimate
+estimate: $(VENV)/.complete  ## what a run would take at a site: EXP=2 SITE=abci PLOT=FILE ARGS="format=json explain=true"
+	@$(with-words) jobs.estimate $(site) $(if $(PLOT),--plot "$${PLOT-}") $(if $(RUN),--run "$${RUN-}") $(if $(format),"format=$${format-}") $(if $(explain),"explain=$${explain-}") $(words)
 
 .PHONY: doctor
 doctor: $(VENV)/.complete  ## look before submitting: scheduler, image, MPI, data, folders; SITE= GROUP= DATA= IMAGE=
@@ -141,6 +146,14 @@ bench-loader: $(VENV)/.complete $(SAMPLE)  ## the loader against torch's DataLoa
 .PHONY: bench-exchange
 bench-exchange: $(VENV)/.complete $(SAMPLE)  ## the exchange of samples between nodes against MPI's Alltoallv alone
 	@$(BIN)/python -m bench.exchange $(ARGS)
+
+.PHONY: bench-estimate
+bench-estimate: $(VENV)/.complete  ## how long the estimate takes: all grids of 100,000 GPUs, and the whole command
+	@$(BIN)/python -m bench.estimate
+
+.PHONY: calibrate
+calibrate: $(VENV)/.complete  ## measure this machine, or the allocation at hand, into a site's profile: ARGS="--output conf/site/mine.yaml"
+	@$(BIN)/python -m bench.calibrate $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.complete  ## ruff (check and format) and mypy

@@ -21,6 +21,7 @@ from bench import mpi_peers
 from bench.allreduce import COLUMNS
 from bench.allreduce_options import algorithms, check_files, sizes_mb
 from bench.emulated_hosts import EmulatedHosts, mpirun_command
+from bench.modelled import print_model
 from bench.overlap import Overlap
 from bench.rows import Row, print_rows, print_sweep
 from jobs import local
@@ -123,6 +124,7 @@ def report(rows: Sequence[Row], overlaps: Sequence[Overlap], options: argparse.N
         print_sweep(console, some)
         if delay:
             console.print(latency_words(some))
+    print_model(console, rows)
     print_overlaps(console, overlaps)
     if options.json:
         found = [row.as_json() for row in rows] + [one.as_json() for one in overlaps]

@@ -51,6 +51,8 @@ def submit(jobs: Sequence[Job], arrays: Path) -> None:
             submitted = _submit_group(handles, group)
             for job, handle in zip(group, submitted, strict=True):
                 say(f"job {handle.job_id} at {job.config.site.name}, run folder: {job.folder}")
+                if words := estimated(job.config):
+                    say(words)
         except UserError as error:
             for job in group:
                 _remove(job.folder)
@@ -63,6 +65,18 @@ def submit(jobs: Sequence[Job], arrays: Path) -> None:
         waiting = [job for job in waiting if job not in group]
     if refused:
         raise UserError("; ".join(refused))
+
+
+def estimated(config: Config) -> str:
+    """One line on what a run should take, beside the wall time that was asked for; empty where none can be made."""
+    from pipeline.estimate.run import Model  # here: it takes as long as the rest of a command that submits nothing
+    from pipeline.report.estimate_tables import in_a_line
+
+    try:
+        run = Model(config).run()
+    except UserError:
+        return ""
+    return f"estimate: {in_a_line(run)}; wall time asked for {config.site.wall_time}; make estimate tells more"
 
 
 def say(line: str) -> None:

@@ -21,6 +21,8 @@ from yaml import YAMLError
 from pipeline.config import Config, check
 from pipeline.config.manifest import read_counts
 from pipeline.config.schema import keys
+from pipeline.config.site_checks import check_wall_time
+from pipeline.config.wall_time import AUTO
 from pipeline.errors import UserError, nearest
 
 REFUSALS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
@@ -168,6 +170,11 @@ def to_config(tree: DictConfig, words: Sequence[str] | None = None) -> Config:
     except OmegaConfBaseException as error:
         raise UserError(explain(error)) from None
     check(config)
+    if config.site.wall_time == AUTO:
+        from pipeline.estimate.fitted_wall_time import set_wall_time  # here: most commands need no model
+
+        set_wall_time(config)
+        check_wall_time(config.site)
     return config
 
 

@@ -37,6 +37,7 @@ def check(config: Config) -> None:
     _check_finite(config)
     _check_numbers(config)
     _check_network(config.site.network)
+    _check_hardware(config)
     check_site(config.site, config.container)
     _check_upper_bounds(config)
     _check_model(config)
@@ -220,6 +221,24 @@ def _check_network(network: NetworkConfig) -> None:
             "site.network.rack and site.network.nodes_per_rack go together: a rack's uplink, and how many nodes share "
             "it; null both where one switch joins all nodes"
         )
+
+
+def _check_hardware(config: Config) -> None:
+    hardware = config.site.hardware
+    for place, speed in enumerate(hardware.speeds):
+        key = f"site.hardware.speeds[{place}]"
+        one_of(f"{key}.precision", speed.precision, COMPUTE)
+        one_of(f"{key}.model", speed.model, MODELS)
+        if speed.batch < 1 or speed.image_size < 1 or not speed.images_per_s > 0:
+            raise UserError(f"{key}: batch and image_size are at least 1, images_per_s is above 0")
+    for name in ("memory_gb", "read_gb_per_s"):
+        found = getattr(hardware, name)
+        if found is not None and not found > 0:
+            raise UserError(f"site.hardware.{name}={found}: must be above 0; null where it is not known")
+    if hardware.start_s is not None and hardware.start_s < 0:
+        raise UserError(f"site.hardware.start_s={hardware.start_s}: must be at least 0; null where it is not known")
+    if config.data.sample_kb is not None and not config.data.sample_kb > 0:
+        raise UserError(f"data.sample_kb={config.data.sample_kb}: must be above 0; null where it is not known")
 
 
 def _check_window(config: Config) -> None:

@@ -172,6 +172,8 @@ class DataConfig:
     """Mean of each channel (R, G, B), of pixels in 0 to 255."""
     std: list[float] = MISSING
     """Standard deviation of each channel, of pixels in 0 to 255."""
+    sample_kb: float | None = None
+    """Mean size of an encoded image, 1e3 bytes, for the estimate of staging and exchange; null: they are left out."""
     synthetic: bool = False
     """Batches made once of noise from the seed, in the shape of these images: no files, no decoding, no validation."""
     train_samples: int | None = None

@@ -33,6 +33,36 @@ class NetworkConfig:
 
 
 @dataclass
+class SpeedConfig:
+    """What one worker computes by itself, without averaging and with its images at hand: for the estimate."""
+
+    precision: str = MISSING
+    """Arithmetic: `fp32`, `fp16` or `bf16`."""
+    batch: int = MISSING
+    """Images in a micro-batch."""
+    images_per_s: float = MISSING
+    """Forward, backward and update."""
+    model: str = "resnet50"
+    """`resnet50` or `small_resnet`."""
+    image_size: int = 224
+    """Pixels a side."""
+
+
+@dataclass
+class HardwareConfig:
+    """What nodes are made of beside their network, for the estimate alone: no run reads it."""
+
+    speeds: list[SpeedConfig] = field(default_factory=list)
+    """Measured, for one precision or several and one batch or several; empty: nothing is estimated."""
+    memory_gb: float | None = None
+    """A node's memory, 1e9 bytes; null: not known, taken as enough for all samples."""
+    read_gb_per_s: float | None = None
+    """What a node reads samples at when they are staged, 1e9 bytes a second; null: not known, staging is left out."""
+    start_s: float | None = None
+    """From the job's start to the first sample read; null: not known, left out."""
+
+
+@dataclass
 class LimitsConfig:
     """What the site grants one job without a reservation."""
 
@@ -82,7 +112,8 @@ class SiteConfig:
     reservation: str | None = None
     """A reservation's id. With one, the site's limits do not hold."""
     wall_time: str = "1:00:00"
-    """Wall time of one job: H:MM:SS, D-HH:MM:SS or seconds."""
+    """Wall time of one job: H:MM:SS, D-HH:MM:SS or seconds. `auto` becomes one that fits the estimate of the run when
+    it is composed, an hour where nothing can be estimated."""
     node_resource: str | None = None
     """Grid Engine: the resource that is one whole node, as ABCI's rt_F; null: parallel_environment."""
     parallel_environment: str | None = None
@@ -138,6 +169,8 @@ class SiteConfig:
     """What a node's name needs to resolve from other nodes, as `.cluster.example`."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """Rates and latencies."""
+    hardware: HardwareConfig = field(default_factory=HardwareConfig)
+    """Speeds, for `make estimate`."""
 
 
 @dataclass

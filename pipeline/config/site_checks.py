@@ -7,7 +7,7 @@ import re
 
 from pipeline.config.choices import one_of
 from pipeline.config.site import ContainerConfig, SiteConfig
-from pipeline.config.wall_time import seconds
+from pipeline.config.wall_time import AUTO, seconds
 from pipeline.errors import UserError
 
 SCHEDULERS = ("local", "slurm", "pbs", "gridengine")
@@ -45,7 +45,8 @@ def check_site(site: SiteConfig, container: ContainerConfig) -> None:
     _check_variables(site)
     _check_numbers(site)
     _check_container(site, container)
-    seconds(site.wall_time)
+    if site.wall_time != AUTO:
+        check_wall_time(site)
 
 
 def _check_choices(site: SiteConfig, container: ContainerConfig) -> None:
@@ -145,6 +146,10 @@ def _check_numbers(site: SiteConfig) -> None:
             raise UserError(f"{key}={found}: must be at most 1000000")
     if site.limits.hours is not None and not site.limits.hours > 0:
         raise UserError(f"site.limits.hours={site.limits.hours:g}: must be above 0")
+
+
+def check_wall_time(site: SiteConfig) -> None:
+    """Raise UserError for a wall time that is none, or too short to save in."""
     wall_s = seconds(site.wall_time)
     if site.scheduler != "local" and site.requeue.max and site.requeue.lead_s >= wall_s:
         raise UserError(

@@ -6,6 +6,11 @@ from pipeline.errors import UserError
 
 PATTERN = re.compile(r"(?:(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>\d{1,2}):)?(?P<seconds>\d+)")
 
+AUTO = "auto"
+"""One that fits the estimate, worked out when a run is composed."""
+DEFAULT_S = 3600
+"""What `auto` is where nothing can be estimated."""
+
 
 def seconds(text: str) -> int:
     """Seconds of `H:MM:SS`, `D-HH:MM:SS` or plain seconds. Raises UserError for anything else, and for none at all.

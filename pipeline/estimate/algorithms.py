@@ -44,7 +44,7 @@ def estimate(
     Raises ValueError for another name, a size below 0 and a grid that is not the workers'.
     """
     wiring = Wiring(network, node_of_rank)
-    return _estimate(name, size_bytes, grid, wiring, colors, threshold_bytes)
+    return phases_of(name, size_bytes, grid, wiring, colors=colors, threshold_bytes=threshold_bytes)
 
 
 def link_bytes(
@@ -59,7 +59,8 @@ def link_bytes(
 ) -> Floats:
     """Bytes that each node's uplink sends in one all-reduce, shape (nodes,). Arguments and errors as `estimate`'s."""
     wiring = Wiring(network, node_of_rank)
-    return wiring.sent_by_node(_estimate(name, size_bytes, grid, wiring, colors, threshold_bytes).link_bytes)
+    found = phases_of(name, size_bytes, grid, wiring, colors=colors, threshold_bytes=threshold_bytes)
+    return wiring.sent_by_node(found.link_bytes)
 
 
 def bound_s(size_bytes: float, node_of_rank: ArrayLike, network: Network) -> float:
@@ -84,7 +85,8 @@ def best_chunk_bytes(
     what it leaves out. At most the first that holds the whole message. Arguments and errors as `estimate`'s.
     """
     wiring = Wiring(network, node_of_rank)
-    return _best_chunk(_estimate(name, size_bytes, grid, wiring, colors, threshold_bytes), size_bytes)[1]
+    found = phases_of(name, size_bytes, grid, wiring, colors=colors, threshold_bytes=threshold_bytes)
+    return _best_chunk(found, size_bytes)[1]
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def legal_grids(workers: int, node_of_rank: ArrayLike, network: Network, size_by
     found = []
     for vertical in (side for side in range(1, workers + 1) if workers % side == 0):
         grid = vertical, workers // vertical
-        time_s, chunk_bytes = _best_chunk(_estimate("torus", size_bytes, grid, wiring, COLORS, None), size_bytes)
+        time_s, chunk_bytes = _best_chunk(phases_of("torus", size_bytes, grid, wiring), size_bytes)
         found.append(GridTime(*grid, time_s, chunk_bytes, bool(split_rows(grid, wiring.node_of_rank))))
     return sorted(found, key=lambda one: (one.time_s, max(one.vertical, one.horizontal), one.vertical))
 
@@ -127,7 +129,9 @@ def split_rows(grid: tuple[int, int], node_of_rank: ArrayLike) -> tuple[int, ...
     count = int(nodes.max()) + 1
     pairs = np.arange(len(nodes)) // horizontal * count + nodes
     pairs = pairs[np.flatnonzero(np.diff(pairs, prepend=-1))]  # neighbouring ranks are mostly alike: fewer to sort
-    row, node = np.divmod(np.unique(pairs), count)
+    if (np.diff(pairs) <= 0).any():  # where ranks fill one node after another they are sorted already
+        pairs = np.unique(pairs)
+    row, node = np.divmod(pairs, count)
     is_shared = np.bincount(node, minlength=count)[node] > 1
     is_wide = np.bincount(row, minlength=vertical)[row] > 1
     return tuple(np.flatnonzero(np.bincount(row[is_shared & is_wide], minlength=vertical)).tolist())
@@ -213,7 +217,7 @@ class _Workers:
 
     def _ring(self, senders: Ints, receivers: Ints, length: int, share: float = 1.0) -> Load:
         """A reduce-scatter or all-gather on rings of `length` that carry `share` of the message: length-1 steps."""
-        return self.wiring.step(senders, receivers, share * self.size_bytes / length).repeated(length - 1)
+        return self.wiring.shift(senders, receivers, share * self.size_bytes / length).repeated(length - 1)
 
     def _up_and_down(self, children: Ints, parents: Ints, levels: Ints, share: float) -> tuple[Load, Load]:
         """All members of a level send to their parents at the same time, the deepest first; and the way back."""
@@ -222,17 +226,21 @@ class _Workers:
         return up, self.wiring.steps(levels - 1, parents, children, size)
 
     def _phase(self, name: str, steps: int, load: Load, *, streams: bool = False) -> Phase:
+        if not streams:  # a ring's steps are all alike, so its busiest link is the same in each
+            return Phase(name, steps, load, load.transfer_s, streams)
         return Phase(name, steps, load, self.wiring.busiest_s(load.link_bytes), streams)
 
 
-def _estimate(
+def phases_of(
     name: str,
     size_bytes: float,
     grid: tuple[int, int],
     wiring: Wiring,
-    colors: int,
-    threshold_bytes: float | None,
+    *,
+    colors: int = COLORS,
+    threshold_bytes: float | None = None,
 ) -> Estimate:
+    """`estimate` on workers that are wired already: all grids of them share that. Raises as it does."""
     _check_grid(grid, wiring.workers)
     if not size_bytes >= 0:
         raise ValueError(f"a message has no or some bytes, not {size_bytes}")

@@ -96,6 +96,7 @@ class Wiring:
         counts = [self.workers, self.nodes, self.racks]
         rates = [network.worker.rate_bytes_per_s, network.node.rate_bytes_per_s]
         rates.append(network.rack.rate_bytes_per_s if network.rack else np.inf)
+        self._level_rates = rates
         self.rates_bytes_per_s: Floats = np.repeat(rates, [2 * count for count in counts])
         """Of each link, shape (links,): ports out, ports in, nodes out, nodes in, racks out, racks in."""
         self._latency_s: Floats = np.array([0.0, network.worker.latency_s, network.node.latency_s, 0.0])
@@ -115,6 +116,37 @@ class Wiring:
             transfer_s=self.busiest_s(link_bytes),
             host_s=self.network.hop_s * float(messages),
             link_bytes=link_bytes,
+        )
+
+    def shift(self, senders: Ints, receivers: Ints, size_bytes: float) -> Load:
+        """`step` where each of some workers sends, and each of the same ones receives, one message of one size.
+
+        As in a ring. What goes out of a node then also comes in, so that one count does for both: all grids of 100,000
+        workers are looked at in a fraction of a second. senders, receivers: shape (messages,), the same ranks.
+        """
+        nodes = self.node_of_rank[senders], self.node_of_rank[receivers]
+        crosses = np.flatnonzero(nodes[0] != nodes[1])
+        racks = self._rack_of_node[nodes[0][crosses]], self._rack_of_node[nodes[1][crosses]]
+        is_far = racks[0] != racks[1]
+        ports = (senders != receivers).astype(np.float64)
+        if len(senders) < self.workers:
+            ports = np.bincount(senders, ports, self.workers)
+        elif not np.array_equal(senders, np.arange(self.workers)):
+            ports = ports[np.argsort(senders)]
+        out = [
+            ports,
+            np.bincount(nodes[0][crosses], minlength=self.nodes),
+            np.bincount(racks[0][is_far], minlength=self.racks),
+        ]
+        level = BETWEEN_RACKS if is_far.any() else BETWEEN_NODES if len(crosses) else WITHIN_NODE
+        busiest = [float(counts.max()) * size_bytes for counts in out]
+        sent = bool(ports.any())
+        host_s = self.network.hop_s * float(sent)
+        return Load(
+            latency_s=float(self._latency_s[level] * sent + host_s),
+            transfer_s=max(size / rate for size, rate in zip(busiest, self._level_rates, strict=True)),
+            host_s=host_s,
+            link_bytes=np.concatenate([counts for counts in out for _ in range(2)]) * size_bytes,
         )
 
     def steps(self, step: ArrayLike, sources: ArrayLike, destinations: ArrayLike, sizes_bytes: ArrayLike) -> Load:

@@ -19,6 +19,7 @@ LIMIT_S = 150
 
 SCALE_MODEL = (
     "scale=544 site.device=cpu site.backend=gloo site.binding=none model=small_resnet data=sample container=none "
+    "precision.compute=fp32 "
     "data.decoder=torchvision run.tensorboard=false "
     "site.modules=[] site.cards=[] site.interface=null site.require_ib=false site.gpus_per_node=null "
     "+site.environment.OMPI_MCA_mpi_yield_when_idle=1"

@@ -71,7 +71,7 @@ def test_bash_and_shellcheck_find_nothing(site: str, tmp_path: Path) -> None:
 def test_abci3_asks_by_its_four_options_and_names_no_gpus() -> None:
     lines = rendered("abci3").splitlines()
     for line in (
-        "#PBS -P gaa50000", "#PBS -q rt_HF", "#PBS -l select=16:mpiprocs=8", "#PBS -l walltime=1:00:00",
+        "#PBS -P gaa50000", "#PBS -q rt_HF", "#PBS -l select=16:mpiprocs=8", "#PBS -l walltime=0:20:00",
     ):  # fmt: skip
         assert line in lines
     assert "ngpus" not in "".join(lines)
@@ -81,7 +81,7 @@ def test_abci3_asks_by_its_four_options_and_names_no_gpus() -> None:
 def test_abci_asks_for_whole_nodes_and_its_group_stands_on_the_command_line_only() -> None:
     lines = rendered("abci").splitlines()
     assert "#$ -l rt_F=272" in lines
-    assert "#$ -l h_rt=1:00:00" in lines
+    assert "#$ -l h_rt=0:20:00" in lines
     assert not [line for line in lines if line.startswith("#$") and "gaa50000" in line]
     assert lines[-1] == "# submitted by: qsub -terse -g gaa50000 /home/user/torus224/runs/example/job.sh"
 

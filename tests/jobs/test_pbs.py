@@ -17,7 +17,8 @@ from tests.jobs import fake_pbs
 
 SITE = [
     "exp=exp5", "site=pbs", "site.queue=rt_HF", "scale=544", "site.device=cpu", "site.backend=gloo",
-    "site.binding=none", "model=small_resnet", "data=sample", "site.gpus_per_node=null", "site.workers_per_node=1",
+    "precision.compute=fp32", "site.binding=none", "model=small_resnet", "data=sample", "site.gpus_per_node=null",
+    "site.workers_per_node=1",
 ]  # fmt: skip
 
 STAND_IN = """#!/bin/bash

@@ -16,6 +16,8 @@ TORCH_FREE = [
     "pipeline.data.sources",
     "pipeline.diagnosis",
     "pipeline.estimate.algorithms",
+    "pipeline.estimate.fitted_wall_time",
+    "pipeline.estimate.prediction",
     "pipeline.estimate.network",
     "pipeline.estimate.placement",
     "pipeline.node_checks",
@@ -28,6 +30,8 @@ TORCH_FREE = [
     "pipeline.data.prepare.__main__",
     "pipeline.report.console",
     "pipeline.report.plot",
+    "pipeline.report.estimate_plot",
+    "pipeline.report.estimate_formulas",
     "pipeline.report.torus_picture",
     "pipeline.events",
     "pipeline.mlperf",
@@ -38,6 +42,7 @@ TORCH_FREE = [
     "jobs.cancel",
     "jobs.resubmit",
     "jobs.scaling",
+    "jobs.estimate",
     "jobs.doctor.__main__",
 ]
 

@@ -2,7 +2,7 @@
 #$ -N t224-exp5
 #$ -S /bin/bash
 #$ -l rt_F=272
-#$ -l h_rt=1:00:00
+#$ -l h_rt=0:20:00
 #$ -j y
 #$ -o /home/user/torus224/runs/example/log/scheduler.log
 #$ -r y
@@ -156,7 +156,7 @@ export PYTHONPATH=/home/user/torus224
 
 # The scheduler's own warnings come early, late or never: this clock is ours.
 out_of_time() { : > "$attempt/out_of_time"; kill -USR2 $$; }
-after 3480 out_of_time
+after 1080 out_of_time
 
 mpirun -n 1088 --hostfile "$attempt/hosts" --map-by ppr:4:node --bind-to none --mca osc '^ucx' -x \
     HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x \

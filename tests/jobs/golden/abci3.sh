@@ -3,7 +3,7 @@
 #PBS -P gaa50000
 #PBS -q rt_HF
 #PBS -l select=16:mpiprocs=8
-#PBS -l walltime=1:00:00
+#PBS -l walltime=0:20:00
 #PBS -j oe
 #PBS -o /home/user/torus224/runs/example/log/scheduler.log
 #PBS -r y
@@ -63,7 +63,7 @@ finish() {
     start_again=no
     ! is_to_start_again || start_again=yes
     if [ "$start_again" = yes ]; then
-        if next=$(qsub -N t224-exp5 -P gaa50000 -q rt_HF -l select=16:mpiprocs=8 -l walltime=1:00:00 -j oe \
+        if next=$(qsub -N t224-exp5 -P gaa50000 -q rt_HF -l select=16:mpiprocs=8 -l walltime=0:20:00 -j oe \
             -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash \
             /home/user/torus224/runs/example/job.sh 2>&1); then
             printf '{"scheduler": "pbs", "job_ids": ["%s"], "submitted_at": %s}\n' "$next" "$(date +%s)" \
@@ -163,7 +163,7 @@ export PYTHONPATH=/home/user/torus224
 
 # The scheduler's own warnings come early, late or never: this clock is ours.
 out_of_time() { : > "$attempt/out_of_time"; kill -USR2 $$; }
-after 3480 out_of_time
+after 1080 out_of_time
 
 mpirun -n 128 --hostfile "$attempt/hosts" --map-by ppr:8:node --bind-to none --mca osc '^ucx' -x \
     HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x \
@@ -194,4 +194,4 @@ if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
 fi
 [ "$told_to_end" = no ] || [ "$code" = 0 ] || [ "$code" = 85 ] || code=143
 exit "$code"
-# submitted by: qsub -N t224-exp5 -P gaa50000 -q rt_HF -l select=16:mpiprocs=8 -l walltime=1:00:00 -j oe -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash /home/user/torus224/runs/example/job.sh
+# submitted by: qsub -N t224-exp5 -P gaa50000 -q rt_HF -l select=16:mpiprocs=8 -l walltime=0:20:00 -j oe -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash /home/user/torus224/runs/example/job.sh

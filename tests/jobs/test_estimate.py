@@ -1,0 +1,115 @@
+"""`make estimate`: what it prints, what it gives to programs, what it refuses; and what submit says of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs import batch, compose, estimate
+from jobs.render import STAND_INS
+from pipeline.errors import UserError
+from pipeline.run_folder import OF_A_RESULT, RunFolder
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert estimate.main(words) == 0
+    return capsys.readouterr().out
+
+
+def test_json_has_the_bracket_the_papers_figure_and_the_misfit(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(told(capsys, "exp=reference", "site=abci", "format=json"))
+    low, high = found["efficiency"]
+    assert 0 < low < high < 100
+    assert found["published_efficiency"] == 91.62
+    assert found["misfit"] == max(0, 91.62 - high) + min(0, 91.62 - low)
+    assert (found["workers"], found["nodes"], found["grid"]) == (1088, 272, [34, 32])
+    assert sum(stage["updates"] for stage in found["stages"]) == 3330
+    assert len(found["grids"]) == 10
+    assert {one["name"] for one in found["all_reduces"]} >= {"torus", "ring", "tree", "hierarchical"}
+    assert found["total_s"][0] == pytest.approx(
+        found["start_s"] + found["staging_s"] + found["training_s"][0] + found["exchange_s"][0] + found["validation_s"]
+    )
+
+
+def test_text_has_the_tables_the_misfit_with_its_candidates_and_what_is_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = told(capsys, "exp=exp2", "site=abci")
+    for part in (
+        "2,176 workers on 544 nodes", "34x64 (the recipe's)", "node-hours", "tree", "about 70 % above 2176", "224 s",
+        "may stand behind a misfit:", "left out:", "P", "0 to 30",
+    ):  # fmt: skip
+        assert part in out, part
+    assert "first chunk" not in out
+
+
+def test_explain_prints_formulas_with_their_values(capsys: pytest.CaptureFixture[str]) -> None:
+    out = told(capsys, "exp=reference", "site=abci", "explain=true")
+    for part in (
+        "1 x 32 / 769 = 41.612 ms",  # 32 images at 769 a second
+        "reduce-scatter on the row: 31 steps",
+        "x 2 =",
+        "3,330 x",
+        "node-hours = nodes x total / 3600 = 272",
+    ):
+        assert part in out, part
+
+
+def test_a_picture_is_drawn_where_it_is_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "efficiency.png"
+    told(capsys, "exp=reference", "site=abci", "--plot", str(path))
+    assert path.read_bytes().startswith(PNG)
+
+
+def test_a_run_of_this_size_is_set_beside_and_another_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.config.write_text("{}\n")
+    words = ("exp=reference", "site=abci", "format=json", "--run", str(folder.path))
+    with pytest.raises(UserError, match="no result yet"):
+        estimate.main(words)
+    result = dict.fromkeys(OF_A_RESULT, 0) | {
+        "experiment": "reference",
+        "workers": 1088,
+        "updates": 3330,
+        "loop_time_s": 400.0,
+    }
+    folder.result.write_text(json.dumps(result))
+    found = json.loads(told(capsys, *words))
+    assert found["measured_s"] == 400
+    assert found["measured_misfit_s"] == pytest.approx(400 - found["loop_s"][1])
+    folder.result.write_text(json.dumps(result | {"workers": 544}))
+    with pytest.raises(UserError, match="544 workers and 3,330 updates, and the estimate is of reference of 1,088"):
+        estimate.main(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["format=yaml"], "format=yaml: there are text and json"),
+        (["explain=yes"], "explain=yes: true or false"),
+        (["plot=a.gif"], "a file ending in .png or .svg"),
+        (["exp=exp5", "site=local"], "site local has no images/s of small_resnet on 16 pixels in fp32"),
+        (["exp=exp2", "site=abci", "precision.compute=fp32"], "it has resnet50 on 224 pixels in fp16"),
+    ],
+)
+def test_what_cannot_be_is_one_line(words: list[str], line: str) -> None:
+    with pytest.raises(UserError, match=line.replace(".", r"\.")):
+        estimate.main(words)
+
+
+def test_submit_says_it_in_a_line_and_nothing_where_no_speed_is_known() -> None:
+    line = batch.estimated(compose.compose(["exp=exp2", "site=abci"], stand_ins=STAND_INS))
+    for part in ("estimate: ", "544 nodes", "node-hours", "wall time asked for 0:20:00"):
+        assert part in line
+    assert batch.estimated(compose.compose(["exp=exp2", "site=slurm"], stand_ins=STAND_INS)) == ""
+
+
+@pytest.mark.parametrize("site", ["abci3", "dgx_a100", "ethernet"])
+def test_every_site_with_a_speed_can_be_asked(site: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(told(capsys, "exp=exp2", f"site={site}", "format=json"))
+    assert found["site"] == site
+    assert 0 < found["total_s"][0] < found["total_s"][1]
