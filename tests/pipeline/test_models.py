@@ -17,7 +17,7 @@ def small() -> nn.Module:
 
 
 def test_imagenets_network_is_torchvisions_resnet50() -> None:
-    model = build(compose(["model=resnet50"]).model)
+    model = build(compose(["model=resnet50", "model.classes=1000"]).model)
     shapes = {name: value.shape for name, value in model.state_dict().items()}
     assert shapes == {name: value.shape for name, value in resnet50().state_dict().items()}
     assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032  # torchvision's documentation

@@ -122,6 +122,16 @@ def test_a_bad_validation_image_counts_as_wrong(tmp_path: Path, decoder: str) ->
     assert count_correct(Right(), batches, torch.device("cpu")).tolist() == [19, 21]
 
 
+@pytest.mark.parametrize("decoder", ["dali", "torchvision"])
+@pytest.mark.parametrize("size", [16, 96], ids=["the decoder resizes", "torch resizes"])
+def test_validation_works_on_several_decoder_threads(tmp_path: Path, decoder: str, size: int) -> None:
+    words = ["exp=exp5", "data.decoder_threads=3", f"data.decoder={decoder}", f"data.image_size={size}"]
+    good, config = memory(tmp_path, {}, "validation"), compose(words)
+    batches = validation_batches(good, config.data, worker=0, workers=1, batch=8)
+    flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * size * size, 10))
+    assert int(count_correct(flat, batches, torch.device("cpu"))[1]) == 21
+
+
 def test_a_bad_validation_image_is_refused_by_name_unless_asked_otherwise(tmp_path: Path) -> None:
     bad = memory(tmp_path, {3: BAD["empty"]}, "validation")
     with pytest.raises(UserError, match=r"sample validation-0003 in .*validation-000000.tar cannot be decoded"):
