@@ -23,6 +23,7 @@ from pipeline.config import Config, Plan, load, make_plan
 from pipeline.errors import LostWorkerError, UserError
 from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine, earlier_totals, save_totals
 from pipeline.report.console import ProgressDisplay, print_averaging, print_header, print_result
+from pipeline.result import result
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder, write_atomically, write_error
 from pipeline.starting import Starting
 from pipeline.wording import counted
@@ -142,7 +143,7 @@ def _train(
     from pipeline import checkpoint, preflight
     from pipeline.data.sources import Site, bring
     from pipeline.report.console import staging
-    from pipeline.trainer import Trainer, epochs_of, result
+    from pipeline.trainer import Trainer, epochs_of
 
     me.heartbeat.at("reading the data")
     if attempt is not None and me.is_head:
@@ -294,10 +295,7 @@ class Watcher(Silent):
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
-    for late in (signal.SIGUSR2, *([signal.SIGTERM] if os.environ.get("TORUS224_TERM_SAVES") == "1" else [])):
-        signal.signal(
-            late, signal.SIG_IGN
-        )  # Python takes its handlers away as it ends: a late request would end a rank
+    ignore_late_requests(os.environ)
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -387,31 +387,3 @@ def _next(batches: Iterator[list[Batch]]) -> list[Batch]:
 def percent(counts: Tensor) -> float:
     """Top-1 in percent of (correct, seen)."""
     return 100 * float(counts[0]) / float(counts[1])
-
-
-def result(config: Config, plan: Plan, ending: Ending, totals: Totals, all_reduce: str) -> dict[str, Any]:
-    """result.json of an attempt that was not asked to stop; `totals` over all attempts. all_reduce: what ran."""
-    return {
-        "experiment": config.experiment,
-        "system": config.recipe.system,
-        "scale_model": config.scale is not None,
-        "gpus": config.recipe.workers,
-        "workers": plan.workers,
-        "virtual_workers": plan.virtual_workers,
-        "grid": {"vertical": plan.grid.vertical, "horizontal": plan.grid.horizontal},
-        "all_reduce": all_reduce,
-        "seed": config.seed,
-        "complete": ending.update == plan.updates,
-        "updates": ending.update,
-        "updates_by_stage": plan.updates_by_stage(ending.update),
-        "skipped_updates": totals.skipped_updates,
-        "replaced_samples": totals.replaced_samples,
-        "top1": ending.top1,
-        "validation_images": ending.validation_images,
-        "images": totals.images,
-        "wall_time_s": totals.wall_time_s,
-        "loop_time_s": totals.loop_time_s,
-        "images_per_s": totals.images / totals.loop_time_s if totals.loop_time_s else 0.0,
-        "communication_share": totals.communication_s / totals.loop_time_s if totals.loop_time_s else 0.0,
-        "data_share": totals.data_s / totals.loop_time_s if totals.loop_time_s else 0.0,
-    }

@@ -26,6 +26,7 @@ TORCH_FREE = [
     "pipeline.starting",
     "pipeline.transport",
     "pipeline.metrics",
+    "pipeline.result",
     "pipeline.run_folder",
     "pipeline.data.prepare.__main__",
     "pipeline.report.console",
