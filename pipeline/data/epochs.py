@@ -43,12 +43,16 @@ class Epochs:
         start = self.plan.stage_at(epoch).start_epoch
         return epoch - (epoch - start) % self.exchange_every
 
-    def node_of_slot(self, stage: Stage) -> NDArray[np.int64]:
-        """The node of every place in an update, shape (total_batch,)."""
+    def node_of_worker(self) -> NDArray[np.int64]:
+        """The node of every worker, shape (workers,)."""
         of_worker = np.zeros(self.plan.workers, dtype=np.int64)
         for node, workers in enumerate(self.layout):
             of_worker[list(workers)] = node
-        return np.repeat(of_worker, stage.micro_batches * stage.per_worker_batch)
+        return of_worker
+
+    def node_of_slot(self, stage: Stage) -> NDArray[np.int64]:
+        """The node of every place in an update, shape (total_batch,)."""
+        return np.repeat(self.node_of_worker(), stage.micro_batches * stage.per_worker_batch)
 
     def _shuffled_on_nodes(self, epoch: int, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         """The base epoch's slots, with the samples of each node in an order of this epoch's."""

@@ -40,7 +40,7 @@ class Images:
         self._refuse = config.on_bad_sample == "refuse"
         self._instead = instead
         self._named: set[int] = set()
-        # A mean for each number of a row: torch is three times faster on a long last axis than on one of 3 channels.
+        # Both for each number of a row: torch is three times faster on a long last axis than on one of 3 channels.
         mean, std = (torch.tensor(channels).repeat(config.image_size) for channels in (config.mean, config.std))
         self._scale, self._shift = 1 / std, -mean / std
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pipeline.data import holdings
 from pipeline.data.epochs import Epochs
 from pipeline.data.exchange import Exchange, ExchangeError
-from pipeline.data.holdings import Holding
+from pipeline.data.holdings import Holding, Part
 from pipeline.data.memory import SampleMemory
 from pipeline.data.segment import Segment
 from pipeline.data.shards import Index
@@ -49,6 +49,17 @@ class Schedule:
     def holding(self, number: int) -> Holding:
         """The holding of the base epoch `number`."""
         return holdings.needed(self.epochs, self.bases[number])
+
+    @lru_cache(maxsize=4)  # noqa: B019 - a node's first worker asks twice: to receive, and to read
+    def arrivals(self, number: int, node: int) -> Part:
+        """What a node receives for holding `number`, in the order of its memory."""
+        words = (node, self.rounds, self.size, self.epochs.nodes)
+        return holdings.arrivals(self.before(number), self.holding(number), *words)
+
+    def departures(self, number: int, node: int) -> Part:
+        """What a node sends for holding `number`."""
+        words = (node, self.rounds, self.size, self.epochs.nodes)
+        return holdings.departures(self.before(number), self.holding(number), *words)
 
     def before(self, number: int) -> NDArray[np.int64]:
         """Who holds each sample when holding `number` is to come about."""
@@ -134,9 +145,7 @@ def wait_for(number: int, room: Room, given_up: threading.Event) -> None:
 
 def placed(index: Index, schedule: Schedule, room: Room, number: int, node: int) -> SampleMemory:
     """The samples of a holding on a node, once they are there."""
-    arrive = holdings.arrivals(
-        schedule.before(number), schedule.holding(number), node, schedule.rounds, schedule.size, schedule.epochs.nodes
-    )
+    arrive = schedule.arrivals(number, node)
     sizes = schedule.size[arrive.samples]
     starts = room.kept.copy()
     starts[arrive.samples] = room.slots[number % SLOTS].start + np.cumsum(sizes) - sizes
@@ -209,9 +218,7 @@ class Exchanger:
     def _bring_about(self, number: int) -> bool:
         """Exchange what holding `number` asks for; False where a stop ended it."""
         schedule = self._schedule
-        before, after = schedule.before(number), schedule.holding(number)
-        words = (self._node, schedule.rounds, schedule.size, schedule.epochs.nodes)
-        leave, arrive = holdings.departures(before, after, *words), holdings.arrivals(before, after, *words)
+        leave, arrive = schedule.departures(number, self._node), schedule.arrivals(number, self._node)
         if not self._exchange.move(leave, arrive, self._held, self._room.of(number), self._may_start):
             return False
         self._held = placed(self._index, schedule, self._room, number, self._node)

@@ -130,10 +130,7 @@ def of_partitioned(limits: Limits, kept: int, of_validation: int) -> tuple[int, 
 
 def _node_of_validation_image(epochs: Epochs, images: int) -> NDArray[np.int64]:
     """The node whose worker validates each image (`loader.validation_batches`), shape (images,)."""
-    of_worker = np.zeros(epochs.plan.workers, dtype=np.int64)
-    for node, workers in enumerate(epochs.layout):
-        of_worker[list(workers)] = node
-    return of_worker[np.arange(images) % epochs.plan.workers]
+    return epochs.node_of_worker()[np.arange(images) % epochs.plan.workers]
 
 
 def _replicated(

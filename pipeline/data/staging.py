@@ -93,17 +93,17 @@ def bring_in(
     fault = None
     wanted = sum(piece.stop - piece.start for piece in pieces)
     me, workers = node.Get_rank(), node.Get_size()
-    shown = Shown(lambda done: progress(done, wanted))
-    done = 0
+    done, shown_s = 0, time.monotonic()
     try:
         for room in reserved if me == 0 else ():
             segment.reserve(room.start, room.stop)
         for piece in pieces:
             for read in _read(piece, segment, me, workers):
                 done += read
-                if shown.due():
+                if time.monotonic() >= shown_s + SHOWN_EVERY_S:
+                    shown_s = time.monotonic()
                     segment.say(me, done)
-                    shown.show(sum(segment.hear(0, workers)))
+                    progress(sum(segment.hear(0, workers)), wanted)
     except (UserError, OSError) as error:
         fault = f"{socket.gethostname()}: {error}"
     node.Barrier()
@@ -154,18 +154,3 @@ def _read_sample(index: Index, sample: int, descriptor: int, target: NDArray[np.
     if zlib.crc32(content) != index.crc32[sample]:
         raise UserError(f"{index.where(sample)} differs from what was prepared, by its checksum; prepare it again")
     return read
-
-
-class Shown:
-    """Shows something now and then."""
-
-    def __init__(self, show: Callable[[int], None], every_s: float = SHOWN_EVERY_S) -> None:
-        self.show, self._every_s, self._next = show, every_s, time.monotonic()
-
-    def due(self) -> bool:
-        """Whether it is time; counts as shown then."""
-        now = time.monotonic()
-        if now < self._next:
-            return False
-        self._next = now + self._every_s
-        return True
