@@ -185,7 +185,7 @@ class ProgressDisplay:
         epochs = self._epochs_done(line["update"])
         return (
             f"epoch {epochs:.1f}/{self._plan.epochs} update {line['update']}/{self._plan.updates} "
-            f"loss {line['loss']:.3f} LR {line['lr']:.3f} momentum {line['momentum']:.3f} batch {line['batch']} "
+            f"loss {line['loss']:.3f} LR {_lr(line['lr'])} momentum {line['momentum']:.3f} batch {line['batch']} "
             f"{per_s:,.0f} images/s ETA {left}"
         )
 
@@ -209,6 +209,11 @@ class _Rate:
         self._points = [point for point in self._points if point[0] > time_s - 10] + [(time_s, self._images)]
         first_s, first_images = self._points[0]
         return (self._images - first_images) / (time_s - first_s) if time_s > first_s else 0.0
+
+
+def _lr(lr: float) -> str:
+    """Three decimals, or three digits where those would be too few, as in scale models of plain SGD."""
+    return f"{lr:.3f}" if lr == 0 or lr >= 0.1 else f"{lr:.3g}"
 
 
 def _of_gpus(result: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from jobs.compose import compose
@@ -77,6 +78,14 @@ def test_progress_lines_are_plain_and_a_few_seconds_apart() -> None:
     assert len(lines) == 2  # the first and the last
     assert lines[-1].startswith("epoch 90.0/90 update 2010/2010 loss 0.500 LR 3.100 momentum 0.900 batch 64")
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(("lr", "shown"), [(3.1, "3.100"), (0.151, "0.151"), (0.00625, "0.00625"), (0.0, "0.000")])
+def test_a_small_lr_keeps_its_digits(lr: float, shown: str) -> None:
+    console, stream = plain()
+    display = ProgressDisplay(console, make_plan(compose(["exp=exp5"])), first_update=0, every_s=0)
+    display.show(line(10, 1.0) | {"lr": lr})
+    assert f" LR {shown} momentum" in stream.getvalue()
 
 
 def test_the_rate_and_the_eta_are_of_the_last_seconds() -> None:
