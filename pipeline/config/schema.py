@@ -200,7 +200,7 @@ class DataConfig:
     exchange_every: int = 1
     """1: every epoch is a global shuffle. k: nodes exchange samples every k epochs of a stage and shuffle their own in
     between (Kumar et al. 2017), so the batches depend on which nodes there are."""
-    exchange_round_bytes: int = 16 * 2**20
+    exchange_round_bytes: int = 8 * 2**20
     """About what a node sends in one round of the exchange, of which two are in memory beside the samples. What fits in
     a processor's cache is quickest; hundreds of nodes want some 50 kB for each of them."""
 
