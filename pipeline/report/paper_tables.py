@@ -192,7 +192,7 @@ def systems(material: Material) -> Table:
             between(material.estimated_scaling.get(size), "%"),
         ))  # fmt: skip
     note = (
-        "Efficiency is images a second for each worker, relative to one node's. Measured is a run of `make scaling` at "
+        "Efficiency is images a second for each worker, relative to one node's. Measured is a run of make scaling at "
         "that site and size; a scale model has no such size (table 6 has its own)."
     )
     return made("table-2", "Table 2: scaling efficiency and interconnect", note, of, rows)

@@ -255,38 +255,47 @@ def in_the_page(cell: Cell) -> str:
     return f"{cell.text} rebuilt" if cell.is_rebuilt and cell.text else cell.text
 
 
-def test_chromium_shows_the_page_without_an_error_as_the_tables_have_it(
-    output: Path, material: Material, pytestconfig: pytest.Config
-) -> None:
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[browser.Browser]:
     if browser.program() is None:
         end = pytest.fail if os.environ.get("REQUIRE_CLUSTER") == "1" else pytest.skip
         end("no Chromium on PATH: install Debian's package chromium (`apt-get install chromium`)")
+    with browser.Browser() as one:
+        yield one
+
+
+def test_chromium_shows_the_page_without_an_error_as_the_tables_have_it(
+    output: Path, material: Material, chromium: browser.Browser, pytestconfig: pytest.Config
+) -> None:
+    page = chromium.open(output / "report.html")
+    assert page.problems == []
+    found = {one["key"]: one for one in page.value(IN_THE_PAGE)}
+    for expected in [*paper_tables(material), run_table(material)]:
+        shown = found[expected.key]
+        assert shown["caption"] == expected.note
+        assert shown["heads"] == [f"col {column.name}" for column in expected.columns]
+        assert shown["scopes"] == ["row"]
+        assert shown["rows"] == [list(map(in_the_page, row)) for row in expected.rows]
+    assert page.value("document.querySelectorAll('img, script, iframe, link, object').length") == 0
+    assert page.value("document.querySelectorAll('figure svg').length") == 5
+    assert page.value("document.querySelectorAll('figure[aria-label]:not([aria-label=\"\"])').length") == 5
+    ids = page.value("[...document.querySelectorAll('[id]')].map(one => one.id)")
+    assert len(ids) == len(set(ids))
     assert pytestconfig.cache is not None
     screenshots = pytestconfig.cache.mkdir("screenshots")  # .pytest_cache/d/screenshots
-    with browser.Browser() as chromium:
-        page = chromium.open(output / "report.html")
-        assert page.problems == []
-        found = {one["key"]: one for one in page.value(IN_THE_PAGE)}
-        for expected in [*paper_tables(material), run_table(material)]:
-            shown = found[expected.key]
-            assert shown["caption"] == expected.note
-            assert shown["heads"] == [f"col {column.name}" for column in expected.columns]
-            assert shown["scopes"] == ["row"]
-            assert shown["rows"] == [
-                [cell.text + " rebuilt" * (cell.is_rebuilt and cell.text != "") for cell in row]
-                for row in expected.rows
-            ]
-        assert page.value("document.querySelectorAll('img, script, iframe, link, object').length") == 0
-        assert page.value("document.querySelectorAll('figure svg').length") == 5
-        assert page.value("document.querySelectorAll('figure[aria-label]:not([aria-label=\"\"])').length") == 5
-        ids = page.value("[...document.querySelectorAll('[id]')].map(one => one.id)")
-        assert len(ids) == len(set(ids))
-        colours = []
-        for width, dark in ((1280, False), (1280, True), (390, True)):
-            page.show(width=width, height=844, dark=dark)
-            colours.append(page.value("getComputedStyle(document.body).backgroundColor"))
-            assert page.value("document.documentElement.scrollWidth") <= width  # only tables scroll sideways
-            name = f"report-{width}-{'dark' if dark else 'light'}.png"
-            page.screenshot(screenshots / name)
-        assert colours == ["rgb(255, 255, 255)", "rgb(13, 17, 23)", "rgb(13, 17, 23)"]
-        assert page.problems == []
+    colours = []
+    for width, dark in ((1280, False), (1280, True), (390, True)):
+        page.show(width=width, height=844, dark=dark)
+        colours.append(page.value("getComputedStyle(document.body).backgroundColor"))
+        assert page.value("document.documentElement.scrollWidth") <= width  # only tables scroll sideways
+        page.screenshot(screenshots / f"report-{width}-{'dark' if dark else 'light'}.png")
+    assert colours == ["rgb(255, 255, 255)", "rgb(13, 17, 23)", "rgb(13, 17, 23)"]
+
+
+def test_chromium_tells_of_a_page_that_is_not_right(tmp_path: Path, chromium: browser.Browser) -> None:
+    wrong = tmp_path / "wrong.html"
+    script = "<script>console.error('a' + 'bc'); nowhere();</script>"
+    wrong.write_text(f"<!DOCTYPE html><title>x</title><img src=missing.png>{script}")
+    told = "\n".join(chromium.open(wrong).problems)
+    for part in ("console: ", "abc", "nowhere is not defined", "missing.png"):
+        assert part in told, part
