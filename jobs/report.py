@@ -119,13 +119,12 @@ def read_records(runs: Sequence[RunFolder], recipes: dict[str, Config]) -> tuple
     """The runs that can be read, and (folder, why) of what cannot; a damaged result stands in both."""
     records, left_out = [], []
     for folder, row in zip(runs, read_all(runs, Schedulers()), strict=True):
-        if not row.experiment:
-            left_out.append((row.run, row.why))
-            continue
-        record, fault = read_record(folder, row, recipes)
-        records.append(record)
-        if fault:
-            left_out.append((row.run, fault))
+        why, inside = row.why, f"{folder.path}/"  # which is said already
+        if row.experiment:
+            record, why = read_record(folder, row, recipes)
+            records.append(record)
+        if why:
+            left_out.append((row.run, why.replace(inside, "")))
     return records, left_out
 
 
@@ -136,7 +135,7 @@ def read_record(folder: RunFolder, row: Row, recipes: dict[str, Config]) -> tupl
         result = folder.read_result()
         outcome = None if result is None else outcome_of(result)
     except UserError as error:
-        fault = str(error)
+        fault = str(error).replace(f"{folder.path}/", "")
     known = recipes.get(config.experiment)
     differs = None if known is None else changed(config, known)
     return Record(row.run, row.state, fault or row.why, config, make_plan(config), outcome, differs), fault
