@@ -48,7 +48,7 @@ def verdict(record: Record, published: Published) -> Verdict:
         return Verdict(FEWER_WORKERS, reason)
     if plan.workers > config.recipe.workers:
         return Verdict(NOT_COMPARABLE, f"{plan.workers:,} workers, the recipe has {config.recipe.workers:,}")
-    return _compared(outcome, run)
+    return _compared(outcome, run, plan.workers)
 
 
 def _against(record: Record) -> str:
@@ -76,10 +76,13 @@ def _changes(changed: Mapping[str, tuple[object, object]]) -> str:
     return "; ".join([*named, *([f"{more} more keys differ"] if more else [])])
 
 
-def _compared(outcome: Outcome, run: PublishedRun | None) -> Verdict:
-    """The verdict of a whole run of the paper's size, against its pair of time and accuracy."""
+def _compared(outcome: Outcome, run: PublishedRun | None, workers: int) -> Verdict:
+    """The verdict of a whole run of the recipe's size, against the published pair of time and accuracy."""
     if run is None or run.time_s is None or run.top1 is None:
         return Verdict(NOT_COMPARABLE, "no pair of time and accuracy is published of it")
+    if run.workers != workers:
+        theirs = f"the paper's {run.workers:,}" if run.workers else run.processors
+        return Verdict(NOT_COMPARABLE, f"the recipe's {workers:,} workers stand for {theirs}")
     if outcome.top1 is None:
         return Verdict(NOT_COMPARABLE, "it was not validated")
     points, ratio = round(outcome.top1 - run.top1, 6), outcome.loop_time_s / run.time_s

@@ -47,10 +47,20 @@ def test_a_whole_run_of_the_papers_size_is_held_against_its_pair(
     assert verdict(replace(record, outcome=replace(record.outcome, **given)), PUBLISHED).word == word
 
 
-@pytest.mark.parametrize("experiment", ["exp1", "exp5"])
-def test_without_a_published_pair_nothing_is_reproduced(record: Record, experiment: str) -> None:
+@pytest.mark.parametrize(
+    ("experiment", "reason"),
+    [
+        ("exp5", "no pair of time and accuracy is published of it"),
+        ("exp1", "no pair of time and accuracy is published of it"),
+        ("smith", "the recipe's 2,176 workers stand for full TPU pod"),
+        ("flash", "the recipe's 2,176 workers stand for the paper's 3,456"),
+    ],
+)
+def test_without_a_published_pair_of_the_recipes_size_nothing_is_reproduced(
+    record: Record, experiment: str, reason: str
+) -> None:
     found = verdict(replace(record, config=replace(record.config, experiment=experiment)), PUBLISHED)
-    assert (found.word, found.reason) == ("not comparable", "no pair of time and accuracy is published of it")
+    assert (found.word, found.reason) == ("not comparable", reason)
 
 
 def test_more_workers_than_the_paper_are_not_comparable_and_fewer_do_the_same_updates(record: Record) -> None:
