@@ -1,7 +1,7 @@
 # Torus224. `make help` lists the targets.
 #
 # Variables: EXP=5 (1…6, reference, flash; a list for sweep), ARGS="optim.lr=2.0" (Hydra overrides), WORKERS=, NODES=,
-# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=, PLOT=,
+# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, RUNS= (report), FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=, PLOT=,
 # format=json and explain=true (estimate).
 
 SHELL := /bin/bash
@@ -17,7 +17,7 @@ SAMPLE := data/sample/manifest.json
 
 # What is in these, no shell and no make reads: recipes take them from their environment, as "$${RUN-}"; one that is not
 # given does not stand there, or a rank would find an empty RANK. ARGS is shell words.
-texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RANK JSON PLOT FROM PROCESSES format explain
+texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RUNS RANK JSON PLOT FROM PROCESSES format explain
 $(foreach name,$(texts),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 # A command with the words of EXP, SITE, … and then ARGS; `site` is this machine where SITE= names none.
@@ -105,6 +105,14 @@ resubmit: $(VENV)/.complete  ## go on with a cluster's run that ended before its
 .PHONY: scaling
 scaling: $(VENV)/.complete $(SAMPLE)  ## scaling efficiency, real and synthetic images: SITE=abci3 NODES=1,2,4 (here WORKERS=1,2), then REPORT=1
 	@$(if $(REPORT),$(BIN)/python -m jobs.scaling --report -- $${RUN-},$(with-words) jobs.scaling $(site) $(words))
+
+.PHONY: report
+report: $(VENV)/.complete  ## the paper's tables and Figure 3 from runs, as HTML and Markdown: RUNS="runs/… runs/…" ARGS="report.dir=…"
+	@$(BIN)/python -m jobs.report $(ARGS) -- $${RUNS-}
+
+.PHONY: study
+study: $(VENV)/.complete  ## scale models of all experiments over seeds, about two hours, resumable: ARGS="--report", "--calibrate"
+	@$(BIN)/python -m jobs.study $(ARGS)
 
 .PHONY: evaluate
 evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=runs/…

@@ -5,14 +5,14 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from jobs import compose, environment, local
 from jobs.executor import script
 from jobs.job import check_path, make_job, safe_name
 from jobs.scheduler import find
 from pipeline.config import Config, check_data, load, make_plan, save
-from pipeline.config.schema import keys
+from pipeline.config.differences import differences
 from pipeline.config.stored import read_yaml
 from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
@@ -139,14 +139,6 @@ def job_script(config: Config, folder: RunFolder) -> str:
     if config.site.scheduler == "local":
         return local.script(config, make_plan(config), folder, compose.REPOSITORY)
     return script(make_job(config, folder, compose.REPOSITORY), find(config.site.scheduler))
-
-
-def differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
-    """Dotted keys whose values differ, with both values."""
-    trees = [OmegaConf.structured(old), OmegaConf.structured(new)]
-    pairs = {key: [OmegaConf.select(tree, key) for tree in trees] for key in keys()}
-    leaves = {key: pair for key, pair in pairs.items() if not isinstance(pair[0], DictConfig)}
-    return {key: (was, is_now) for key, (was, is_now) in leaves.items() if was != is_now}
 
 
 def _shown(value: object) -> str:
