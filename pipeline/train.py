@@ -145,6 +145,10 @@ def _train(
     from pipeline.report.console import staging
     from pipeline.trainer import Trainer, epochs_of
 
+    if me.is_head:
+        for line in checkpoint.sift(folder):
+            console.print(f"warning: {line}", highlight=False, markup=False, soft_wrap=True)
+            print(f"warning: {line}", flush=True)
     me.heartbeat.at("reading the data")
     if attempt is not None and me.is_head:
         (attempt / "ready").touch()  # from here on the script passes USR2 on; before, it left a file

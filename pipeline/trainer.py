@@ -22,6 +22,7 @@ from torch import Tensor
 from pipeline import checkpoint
 from pipeline.allreduce.contract import CommunicationError
 from pipeline.config import Config, Plan
+from pipeline.config.identity import identity
 from pipeline.data import decode
 from pipeline.data.epochs import Epochs
 from pipeline.data.exchange import ExchangeError
@@ -32,6 +33,7 @@ from pipeline.metrics import LoopTime, Totals, UpdateLine, ValidationLine
 from pipeline.optim.schedule import Position, position
 from pipeline.profiler import Profiler, phase
 from pipeline.run_folder import RunFolder, write_atomically
+from pipeline.saving import Saver
 from pipeline.step import Outcome, Step
 from pipeline.transport import transport
 from pipeline.validation import count_correct
@@ -96,6 +98,9 @@ class Trainer:
         self._replaced_samples = 0
         self.update = self._resume()
         self._saved_update = self.update  # never read off the disk: the first rank writes while others look
+        self._saver = Saver(
+            folder, self._step, workers, self._epochs, identity(config), keep=config.run.keep_checkpoints
+        )
         self._last = plan.last_update(config.run)
         self._profiler = Profiler(config.run.profile if workers.is_head else 0, folder.profile, self.update)
 
@@ -132,7 +137,7 @@ class Trainer:
 
     def start_clock(self) -> None:
         """Loop time counts from here."""
-        self._started = time.perf_counter()
+        self._started = self._saved_s = time.perf_counter()
 
     def advance(self, batches: Iterator[list[Batch]]) -> bool:
         """Do the next update and what is due after it; returns whether a stop was requested anywhere."""
@@ -163,11 +168,12 @@ class Trainer:
             dist.broadcast_object_list(newest, src=0, group=self._workers.control)
         if newest[0] is None:
             return 0
-        state = checkpoint.load(self._folder, newest[0], self._epochs)
+        config = self._config
+        state = checkpoint.load(self._folder, newest[0], self._epochs, identity(config), regrid=config.resume.regrid)
         self._step.model.load_state_dict(state.model)
         self._step.optimizer.load_state_dict(state.optimizer)
         self._step.scaler.load_state_dict(state.scaler)
-        if state.batch_norm is not None:
+        if state.batch_norm is not None and state.plan["workers"] == self._workers.world_size:
             self._step.batch_norm.restore(state.batch_norm[self._workers.rank].to(self._workers.device))
             self._averaged = False
         return state.update
@@ -187,13 +193,14 @@ class Trainer:
         epoch_ends = here.update_in_epoch + 1 == self._plan.stage_at(here.epoch).updates_per_epoch
         agreeing = epoch_ends or self.update % run.agree_every_updates == 0
         saving = self.update % run.checkpoint_every_updates == 0
-        requested = self._disclose() if agreeing or saving else False
+        requested, overdue = self._disclose() if agreeing or saving else (False, False)
         if agreeing:
             self._average()
+            self._tell_saved()
         every = run.validate_every_epochs
         if epoch_ends and every and (here.epoch + 1) % every == 0 and self.update < self._last:
             self._validate(here.epoch + 1)
-        if requested or saving:
+        if requested or saving or overdue:
             self._save()
         return requested
 
@@ -203,6 +210,7 @@ class Trainer:
         self._totals.loop_time_s = self._loop_s()
         if self._saved_update != self.update:
             self._save()
+        self._finish_saving()
         counts = None
         if not requested:
             self._average()
@@ -222,8 +230,11 @@ class Trainer:
             return float(self._plan.epochs)
         return position(self._config.optim, self._plan, self.update).fractional_epoch
 
-    def _disclose(self) -> bool:
-        """Add up over all workers what happened since the last time; returns whether any of them was asked to stop."""
+    def _disclose(self) -> tuple[bool, bool]:
+        """Add up over all workers what happened since the last time.
+
+        Returns whether any of them was asked to stop, and whether by the first one's clock a checkpoint is overdue.
+        """
         done = self._undisclosed
         exposed_s, averaging_s = self._step.all_reduce.take_times()
         since = [
@@ -232,6 +243,7 @@ class Trainer:
             averaging_s,
             self._waited_for_data_s,
             self._replaced_samples,
+            float(self._is_overdue()),
         ]
         self._waited_for_data_s, self._replaced_samples = 0.0, 0
         losses = [outcome.loss for _, _, outcome, *_ in done]
@@ -265,7 +277,14 @@ class Trainer:
         updates_s = sum(line.update_s for line in lines)
         self._observer.updates(lines, LoopTime(loop_s - self._disclosed_s, updates_s, data_s, exposed_s))
         self._disclosed_s = loop_s
-        return values[0] > 0
+        return values[0] > 0, values[5] > 0
+
+    def _is_overdue(self) -> bool:
+        """Whether run.checkpoint_every_minutes have passed, by the first worker's clock alone: clocks differ."""
+        every_minutes = self._config.run.checkpoint_every_minutes
+        if every_minutes is None or not self._workers.is_head:
+            return False
+        return time.perf_counter() - self._saved_s >= 60 * every_minutes
 
     def _lines(
         self, losses: list[float], corrects: list[float], *, exposed_s: float, averaging_s: float
@@ -327,39 +346,18 @@ class Trainer:
         return counts
 
     def _save(self) -> None:
-        """Write a checkpoint, with every worker's batch-norm statistics where they differ."""
-        self._saved_update = self.update
-        self._heartbeat.at("saving", update=self.update)
-        own = self._step.batch_norm.flatten()
-        gathered = None
-        if not self._averaged and self._workers.world_size > 1:
-            rows = [torch.empty_like(own, device="cpu") for _ in range(self._workers.world_size)]
-            with self._heartbeat.collective("gathering batch-norm statistics"):
-                dist.all_gather(rows, own.cpu(), group=self._workers.control)
-            gathered = torch.stack(rows)
-        if self._workers.is_head:
-            self._write(gathered)
-            self._observer.saved(self.update)
-        with self._heartbeat.collective("waiting for the checkpoint"):
-            dist.barrier(group=self._workers.control)
+        """Take a checkpoint; it is written while training goes on."""
+        self._saved_update, self._saved_s = self.update, time.perf_counter()
+        self._saver.save(self.update, averaged=self._averaged)
 
-    def _write(self, batch_norm: Tensor | None) -> None:
-        """`model` in a checkpoint always has averaged statistics, so that it can be used as it is."""
-        own = self._step.batch_norm.flatten()
-        if batch_norm is not None:
-            self._step.batch_norm.restore(batch_norm.mean(0).to(own.device))
-        model = {name: value.clone() for name, value in self._step.model.state_dict().items()}
-        self._step.batch_norm.restore(own)
-        state = checkpoint.State(
-            update=self.update,
-            model=model,
-            optimizer=self._step.optimizer.state_dict(),
-            scaler=self._step.scaler.state_dict(),
-            batch_norm=batch_norm,
-            plan=checkpoint.describe(self._epochs),
-        )
-        checkpoint.save(self._folder, state, keep=self._config.run.keep_checkpoints)
-        checkpoint.save_model(self._folder, model)
+    def _finish_saving(self) -> None:
+        """Wait for what is still being written."""
+        self._saver.finish()
+        self._tell_saved()
+
+    def _tell_saved(self) -> None:
+        for update in self._saver.written():
+            self._observer.saved(update)
 
     def _loop_s(self) -> float:
         return time.perf_counter() - self._started

@@ -196,6 +196,7 @@ def _check_numbers(config: Config) -> None:
         "precision.loss_scale": config.precision.loss_scale,
         "data.validation_crop": config.data.validation_crop,
         "run.log_every_s": config.run.log_every_s,
+        "run.checkpoint_every_minutes": config.run.checkpoint_every_minutes,
     }
     for key, value in above_zero.items():
         if value is not None and not value > 0:

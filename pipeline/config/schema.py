@@ -206,6 +206,14 @@ class DataConfig:
 
 
 @dataclass
+class ResumeConfig:
+    """How a run is gone on with."""
+
+    regrid: bool = False
+    """Go on with other workers, nodes or another grid: the same images in the same updates, equal within rounding."""
+
+
+@dataclass
 class RunConfig:
     """One run: where it writes, when it saves, when it stops."""
 
@@ -219,6 +227,8 @@ class RunConfig:
     """End early, after so many updates of the run; the schedule is unchanged."""
     checkpoint_every_updates: int = MISSING
     """Updates between two checkpoints; one more is written at the end."""
+    checkpoint_every_minutes: float | None = None
+    """Minutes between two checkpoints, where updates alone would leave more; null: only updates count."""
     keep_checkpoints: int = MISSING
     """Newest checkpoints to keep."""
     validate_every_epochs: int = MISSING
@@ -266,6 +276,8 @@ class Config:
     """The machine."""
     container: ContainerConfig = field(default_factory=ContainerConfig)
     """The image that ranks run in."""
+    resume: ResumeConfig = field(default_factory=ResumeConfig)
+    """How it is gone on with."""
     run: RunConfig = field(default_factory=RunConfig)
     """Where it writes, when it saves, when it stops."""
 
