@@ -210,6 +210,8 @@ class Silent:
 
     def saved(self, update: int) -> None: ...
 
+    def slow(self, update: int, line: str) -> None: ...
+
     def close(self, *, finished: bool) -> None:
         """finished: whether the attempt ended by itself, and not on request to go on later."""
 
@@ -262,6 +264,11 @@ class Watcher(Silent):
 
     def saved(self, update: int) -> None:
         self._displays[-1].note(f"saved {self._folder.checkpoint(update)}")
+
+    def slow(self, update: int, line: str) -> None:
+        with self._folder.slow_updates.open("a") as file:
+            file.write(json.dumps({"update": update, "line": line}) + "\n")
+        self._note(f"slow: {line}")
 
     def close(self, *, finished: bool) -> None:
         if finished:

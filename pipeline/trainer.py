@@ -10,6 +10,7 @@ save, validate, write the result
 
 import json
 import math
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from pipeline.saving import Saver
 from pipeline.step import Outcome, Step
 from pipeline.transport import transport
 from pipeline.validation import count_correct
+from pipeline.watch import LostLoss, SlowUpdates, Spent, line
 from pipeline.workers import Workers
 
 VALIDATION_BATCH = 250
@@ -50,6 +52,8 @@ class Observer(Protocol):
     def validated(self, line: ValidationLine) -> None: ...
 
     def saved(self, update: int) -> None: ...
+
+    def slow(self, update: int, line: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class Trainer:
         self._disclosed_s = 0.0
         self._totals = Totals()
         self._waited_for_data_s = 0.0
+        self._slow = SlowUpdates(config.run.slow_update_times)
+        self._lost_loss = LostLoss(config.run.stop_after_lost_loss)
         self._averaged = True  # whether all workers hold the same batch-norm statistics just now
         self._replaced_samples = 0
         self.update = self._resume()
@@ -251,12 +257,13 @@ class Trainer:
         sums = torch.tensor(since, dtype=torch.float64)
         if done:
             measured = torch.cat([torch.stack(losses).double(), torch.stack(corrects).double()]).cpu()
-            sums = torch.cat([sums, measured])
+            sums = torch.cat([sums, measured, torch.tensor([took_s for *_, took_s in done], dtype=torch.float64)])
         with self._heartbeat.collective("agreement"):
             dist.all_reduce(sums, group=self._workers.control)
         values = sums.tolist()
         of_updates = values[len(since) :]
         workers = self._workers.world_size
+        own = Spent(since[3], max(0.0, sum(took_s for *_, took_s in done) - since[1] - since[3]), since[1])
         exposed_s, averaging_s, data_s = (value / workers for value in values[1:4])
         self._totals.communication_s += exposed_s
         self._totals.averaging_s += averaging_s
@@ -265,7 +272,7 @@ class Trainer:
         share = 1 / max(1, len(done))
         lines = self._lines(
             of_updates[: len(done)],
-            of_updates[len(done) :],
+            of_updates[len(done) : 2 * len(done)],
             exposed_s=exposed_s * share,
             averaging_s=averaging_s * share,
         )
@@ -277,7 +284,22 @@ class Trainer:
         updates_s = sum(line.update_s for line in lines)
         self._observer.updates(lines, LoopTime(loop_s - self._disclosed_s, updates_s, data_s, exposed_s))
         self._disclosed_s = loop_s
+        self._tell_slow(lines, [seconds / workers for seconds in of_updates[2 * len(done) :]], own)
+        self._lost_loss.check(self.update - len(lines) + 1, [line.loss for line in lines])
         return values[0] > 0, values[5] > 0
+
+    def _tell_slow(self, lines: list[UpdateLine], took_s: list[float], own: Spent) -> None:
+        """Say which updates since the last agreement were slow, and who was. took_s: of each, mean over the workers."""
+        slow = self._slow.find(took_s)
+        if not slow:  # on no worker: all have the same numbers
+            return
+        told: list[tuple[Spent, str]] = [(own, "")] * self._workers.world_size
+        with self._heartbeat.collective("learning who was slow"):
+            dist.all_gather_object(told, (own, socket.gethostname()), group=self._workers.control)
+        spent, hosts = zip(*told, strict=True)
+        for place, times in slow.items():
+            update = lines[place].update
+            self._observer.slow(update, line(update, took_s[place], times, spent, hosts))
 
     def _is_overdue(self) -> bool:
         """Whether run.checkpoint_every_minutes have passed, by the first worker's clock alone: clocks differ."""

@@ -236,6 +236,10 @@ class RunConfig:
     agree_every_updates: int = MISSING
     """Updates between two points where workers average batch-norm statistics, add up losses and look for a request
     to stop. The end of an epoch is one too."""
+    slow_update_times: float | None = 5.0
+    """An update that takes so many times the median of those before is told of, with the slowest worker; null: none."""
+    stop_after_lost_loss: int | None = 50
+    """Updates in a row whose loss is no number, after which the run ends; null: it goes on."""
     log_every_s: float = 5.0
     """Seconds between two progress lines in a log."""
     tensorboard: bool = True
