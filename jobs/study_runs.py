@@ -16,6 +16,7 @@ from jobs.command_line import fail
 from jobs.study_progress import StudyProgress
 from pipeline.config import Config, load, make_plan
 from pipeline.config.differences import differences
+from pipeline.config.identity import is_kept
 from pipeline.errors import UserError
 from pipeline.run_folder import EXIT_DONE, EXIT_SAVED, RunFolder
 from pipeline.wording import counted
@@ -85,8 +86,8 @@ def check_alike(one: Planned) -> None:
     if not one.folder.config.is_file():
         return
     old, data = load(one.folder.config), str(compose.REPOSITORY / one.config.data.path)
-    may_differ = (*prepare.RESUMABLE, "site.")
-    differs = {key: of for key, of in differences(old, one.config).items() if not key.startswith(may_differ)}
+    found = differences(old, one.config)
+    differs = {key: of for key, of in found.items() if is_kept(key) and not key.startswith("site.")}
     if old.data.path != data:
         differs["data.path"] = (old.data.path, data)
     for key, (was, is_now) in differs.items():

@@ -174,6 +174,8 @@ def _check_numbers(config: Config) -> None:
         "run.stop_after_epochs": (config.run.stop_after_epochs, 1),
         "run.stop_after_updates": (config.run.stop_after_updates, 1),
         "run.profile": (config.run.profile, 0),
+        "run.stop_after_lost_loss": (config.run.stop_after_lost_loss, 1),
+        "run.slow_update_times": (config.run.slow_update_times, 1),
         "seed": (config.seed, 0),
         "allreduce.chunk_kb": (config.allreduce.chunk_kb, 1),
         "allreduce.colors": (config.allreduce.colors, 1),
@@ -196,6 +198,7 @@ def _check_numbers(config: Config) -> None:
         "precision.loss_scale": config.precision.loss_scale,
         "data.validation_crop": config.data.validation_crop,
         "run.log_every_s": config.run.log_every_s,
+        "run.checkpoint_every_minutes": config.run.checkpoint_every_minutes,
     }
     for key, value in above_zero.items():
         if value is not None and not value > 0:
