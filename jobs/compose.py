@@ -210,7 +210,7 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
     if isinstance(error, YAMLError):
         return f"conf/ is not valid YAML: {' '.join(text.split())}"
     if text.startswith("Ambiguous value"):
-        return f"{text.splitlines()[0]}: a list makes several runs, which is `make sweep EXP=…`"
+        return f"{text.splitlines()[0]}: a list makes several runs, which only `make sweep EXP=…` starts"
     if isinstance(error, OverrideParseException):
         return f"{error.override}: {text.splitlines()[0]}; overrides look like optim.lr=2.0"
     cause = str(error.__cause__ or "")

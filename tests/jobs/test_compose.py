@@ -24,7 +24,7 @@ REFUSED = {
     "optim.lr=fast": "optim.lr: Value 'fast' of type 'str' could not be converted to Float",
     "workers=2.5": "workers: Value '2.5' of type 'float' could not be converted to Integer",
     "optim.lr===": "overrides look like optim.lr=2.0",
-    "seed=1,2": "a list makes several runs, which is `make sweep EXP=…`",
+    "seed=1,2": "a list makes several runs, which only `make sweep EXP=…` starts",
     "nonsense": "overrides look like optim.lr=2.0",
     "data=imagenet": "data.path has no value; give it by DATA=… or data.path=… in ARGS",
     "site=abci3": "site.account, data.path and container.image have no value; "
