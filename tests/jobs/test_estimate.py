@@ -1,6 +1,7 @@
 """`make estimate`: what it prints, what it gives to programs, what it refuses; and what submit says of it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,28 @@ def test_explain_prints_formulas_with_their_values(capsys: pytest.CaptureFixture
         "node-hours = nodes x total / 3600 = 272",
     ):
         assert part in out, part
+
+
+def test_what_explain_prints_recombines_to_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each right-hand side, worked out again from the figures that stand in it."""
+    out = told(capsys, "exp=exp2", "site=abci", "explain=true")
+    checked = 0
+    for line in out.splitlines():
+        if not re.match(
+            r"  bucket \d+(:| done).* = |  reduce-scatter|  all-gather|  no overlap|validation =|exchange =", line
+        ):
+            continue
+        *_, values, result = re.sub(
+            r" \(a (node|rack|worker)'s \w+\)", "", line.removesuffix(", or with the training: 0")
+        ).split(" = ")
+        values = values.split(": ")[-1].replace(" x ", " * ").replace("MB", "").replace("GB/s", "").replace("GB", "")
+        if "elements" in line or "in chunks" in line:
+            continue
+        found = eval(values, {"max": max})
+        assert found == pytest.approx(float(result.split()[0]), rel=2e-3, abs=2e-3), line
+        checked += 1
+    # four buckets; four phases, whose sum stands last; two stages of four buckets done and one sum; and the last two
+    assert checked == 4 + 4 + 2 * (4 + 1) + 2
 
 
 def test_a_picture_is_drawn_where_it_is_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
