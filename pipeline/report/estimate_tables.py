@@ -29,11 +29,14 @@ def print_prediction(console: Console, found: Prediction) -> None:
     console.print(
         f"{config.experiment} at {config.site.name}{scale}: {counted(plan.workers, 'worker')} on "
         f"{counted(run.nodes, 'node')}, grid {plan.grid}, {found.model.all_reduce.name}, {config.precision.compute} "
-        f"({found.model.speed.words()})"
+        f"({found.model.speed.words()})",
+        soft_wrap=True,
     )
     if found.config.allreduce.name == "auto":
         console.print("all-reduce auto is measured when the run begins; estimated is the torus")
-    console.print("two figures are two ends: averaging wholly beside the backward pass, and wholly after it")
+    console.print(
+        "two figures are two ends: averaging wholly beside the backward pass, and wholly after it", soft_wrap=True
+    )
     _stages(console, found)
     _totals(console, found)
     _against_papers(console, found)
