@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.config.wall_time import clock
-from pipeline.estimate.fitted_wall_time import fitted
+from pipeline.estimate.fitted_wall_time import fitted, in_starts, starts
 from pipeline.estimate.prediction import CANDIDATES, LEFT_OUT, MOST_GRIDS, Prediction
 from pipeline.estimate.run import Bracket, RunTime
 from pipeline.report.console import scale_note
@@ -101,6 +101,7 @@ def as_json(found: Prediction) -> dict[str, Any]:
         "total_s": _pair(run.total_s),
         "node_hours": _pair(run.node_hours),
         "wall_time": clock(fitted(found.config, run)),
+        "starts": starts(found.config, run, fitted(found.config, run)),
         "place_of_grid": found.place_of_grid,
         "grids": [
             {
@@ -159,8 +160,11 @@ def _totals(console: Console, found: Prediction) -> None:
     table.add_row("validation", f"{run.validation_s:.1f}")
     table.add_row("total", _figures(run.total_s))
     table.add_row("node-hours", _figures(run.node_hours))
-    table.add_row("wall time to ask for", clock(fitted(found.config, run)))
+    wall_time_s = fitted(found.config, run)
+    table.add_row("wall time to ask for", clock(wall_time_s))
     console.print(table)
+    if words := in_starts(found.config, run, wall_time_s):
+        console.print(f"wall time: {clock(wall_time_s)}{words}", soft_wrap=True)
 
 
 def _against_papers(console: Console, found: Prediction) -> None:

@@ -159,6 +159,9 @@ def test_submit_says_it_in_a_line_and_nothing_where_no_speed_is_known() -> None:
     line = batch.estimated(compose.compose(["exp=exp2", "site=abci"], stand_ins=STAND_INS))
     for part in ("estimate: ", "544 nodes", "node-hours", "wall time asked for 0:20:00"):
         assert part in line
+    # 34 nodes: 1,195 s at least; a job of 600 s has 480 before it saves
+    short = compose.compose(["exp=exp2", "site=abci", "nodes=34", "site.wall_time=600"], stand_ins=STAND_INS)
+    assert "wall time asked for 600, at least 3 starts (site.requeue.max allows 4); make" in batch.estimated(short)
     assert batch.estimated(compose.compose(["exp=exp2", "site=slurm"], stand_ins=STAND_INS)) == ""
 
 
