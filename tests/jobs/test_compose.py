@@ -165,3 +165,20 @@ def test_what_a_file_of_a_site_lacks_or_has_wrong_names_the_file(
     with pytest.raises(UserError) as caught:
         compose.compose(["site=mine", "data.path=/x"])
     assert str(caught.value) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "site.device has no value; give it in conf/site/mine.yaml, in ARGS or in conf/user.yaml"),
+        (
+            "site: {name: mine}\n",
+            "unknown key site.site; a file of conf/site/ with a site: in it begins with # @package _global_",
+        ),
+    ],
+)
+def test_a_file_of_a_site_that_is_no_profile_is_told_what_it_lacks(conf: Path, text: str, line: str) -> None:
+    (conf / "site" / "mine.yaml").write_text(text)
+    with pytest.raises(UserError) as caught:
+        compose.compose(["site=mine", "data.path=/x"])
+    assert str(caught.value) == line
