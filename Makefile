@@ -68,7 +68,7 @@ render: $(VENV)/.complete  ## show a run without starting it: header, job script
 
 .PHONY: estimate
 estimate: $(VENV)/.complete  ## what a run would take at a site: EXP=2 SITE=abci PLOT=FILE ARGS="format=json explain=true"
-	@$(with-words) jobs.estimate $(site) $(if $(PLOT),--plot "$${PLOT-}") $(if $(RUN),--run "$${RUN-}") $(if $(format),"format=$${format-}") $(if $(explain),"explain=$${explain-}") $(words)
+	@$(with-words) jobs.estimate $(site) $(if $(PLOT),--plot="$${PLOT-}") $(if $(RUN),--run="$${RUN-}") $(if $(format),"format=$${format-}") $(if $(explain),"explain=$${explain-}") $(words)
 
 .PHONY: doctor
 doctor: $(VENV)/.complete  ## look before submitting: scheduler, image, MPI, data, folders; SITE= GROUP= DATA= IMAGE=
