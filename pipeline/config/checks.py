@@ -26,6 +26,12 @@ DEVICES = ("cpu", "cuda")
 DECODERS = ("dali", "torchvision")
 ON_BAD_SAMPLE = ("refuse", "replace")
 PLACEMENTS = ("auto", "replicated", "partitioned")
+GB_PER_S = 1e-6, 1e5
+"""Rates that links and file systems have, 1e9 bytes a second: 1 kB/s to 100 TB/s."""
+MOST_LATENCY_US = 1e7
+IMAGES_PER_S = 1e-3, 1e9
+MOST_START_S = 1_000_000
+SAMPLE_KB = 1e-3, 1e6
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
 """Where `make sample` writes."""
@@ -176,6 +182,8 @@ def _check_numbers(config: Config) -> None:
         "run.stop_after_epochs": (config.run.stop_after_epochs, 1),
         "run.stop_after_updates": (config.run.stop_after_updates, 1),
         "run.profile": (config.run.profile, 0),
+        "run.stop_after_lost_loss": (config.run.stop_after_lost_loss, 1),
+        "run.slow_update_times": (config.run.slow_update_times, 1),
         "seed": (config.seed, 0),
         "allreduce.chunk_kb": (config.allreduce.chunk_kb, 1),
         "allreduce.colors": (config.allreduce.colors, 1),
@@ -199,6 +207,7 @@ def _check_numbers(config: Config) -> None:
         "precision.loss_scale": config.precision.loss_scale,
         "data.validation_crop": config.data.validation_crop,
         "run.log_every_s": config.run.log_every_s,
+        "run.checkpoint_every_minutes": config.run.checkpoint_every_minutes,
     }
     for key, value in above_zero.items():
         if value is not None and not value > 0:
@@ -210,10 +219,16 @@ def _check_numbers(config: Config) -> None:
 
 def _check_network(network: NetworkConfig) -> None:
     for name, link in (("worker", network.worker), ("node", network.node), ("rack", network.rack)):
-        if link is not None and not link.gb_per_s > 0:
-            raise UserError(f"site.network.{name}.gb_per_s={link.gb_per_s}: must be above 0")
-        if link is not None and link.latency_us < 0:
+        if link is None:
+            continue
+        _check_within(f"site.network.{name}.gb_per_s", link.gb_per_s, *GB_PER_S, "1e9 bytes a second")
+        if link.latency_us < 0:
             raise UserError(f"site.network.{name}.latency_us={link.latency_us}: must be at least 0")
+        if link.latency_us > MOST_LATENCY_US:
+            raise UserError(
+                f"site.network.{name}.latency_us={link.latency_us:g}: must be at most {MOST_LATENCY_US:g}, "
+                "which is ten seconds"
+            )
     if (network.rack is None) != (network.nodes_per_rack is None):
         raise UserError(
             "site.network.rack and site.network.nodes_per_rack go together: a rack's uplink, and how many nodes share "
@@ -223,20 +238,43 @@ def _check_network(network: NetworkConfig) -> None:
 
 def _check_hardware(config: Config) -> None:
     hardware = config.site.hardware
+    measured = set()
     for place, speed in enumerate(hardware.speeds):
         key = f"site.hardware.speeds[{place}]"
         one_of(f"{key}.precision", speed.precision, COMPUTE)
         one_of(f"{key}.model", speed.model, MODELS)
         if speed.batch < 1 or speed.image_size < 1 or not speed.images_per_s > 0:
             raise UserError(f"{key}: batch and image_size are at least 1, images_per_s is above 0")
-    for name in ("memory_gb", "read_gb_per_s"):
-        found = getattr(hardware, name)
-        if found is not None and not found > 0:
-            raise UserError(f"site.hardware.{name}={found}: must be above 0; null where it is not known")
-    if hardware.start_s is not None and hardware.start_s < 0:
-        raise UserError(f"site.hardware.start_s={hardware.start_s}: must be at least 0; null where it is not known")
-    if config.data.sample_kb is not None and not config.data.sample_kb > 0:
-        raise UserError(f"data.sample_kb={config.data.sample_kb}: must be above 0; null where it is not known")
+        _check_within(f"{key}.images_per_s", speed.images_per_s, *IMAGES_PER_S, "images a second, of one worker")
+        what = speed.model, speed.image_size, speed.precision, speed.batch
+        if what in measured:
+            raise UserError(
+                f"{key}: {speed.model} on {speed.image_size} pixels in {speed.precision} at {speed.batch} images "
+                "stands there already; keep one of them"
+            )
+        measured.add(what)
+    if hardware.memory_gb is not None and not hardware.memory_gb > 0:
+        raise UserError(f"site.hardware.memory_gb={hardware.memory_gb}: must be above 0; null where it is not known")
+    if hardware.read_gb_per_s is not None:
+        _check_within(
+            "site.hardware.read_gb_per_s", hardware.read_gb_per_s, *GB_PER_S,
+            "1e9 bytes a second; null where it is not known",
+        )  # fmt: skip
+    if hardware.start_s is not None and not 0 <= hardware.start_s <= MOST_START_S:
+        raise UserError(
+            f"site.hardware.start_s={hardware.start_s:g}: must be at least 0 and at most {MOST_START_S:,}; "
+            "null where it is not known"
+        )
+    if config.data.sample_kb is not None:
+        _check_within("data.sample_kb", config.data.sample_kb, *SAMPLE_KB, "1e3 bytes; null where it is not known")
+
+
+def _check_within(key: str, found: float, least: float, most: float, unit: str) -> None:
+    """Raise UserError for a size of a machine that no machine has: mostly another unit than the key's."""
+    if not found > 0:
+        raise UserError(f"{key}={found}: must be above 0, in {unit}")
+    if not least <= found <= most:
+        raise UserError(f"{key}={found:g}: must be from {least:g} to {most:g}, in {unit}")
 
 
 def _check_window(config: Config) -> None:

@@ -252,9 +252,17 @@ class DataConfig:
     exchange_every: int = 1
     """1: every epoch is a global shuffle. k: nodes exchange samples every k epochs of a stage and shuffle their own in
     between (Kumar et al. 2017), so the batches depend on which nodes there are."""
-    exchange_round_bytes: int = 16 * 2**20
+    exchange_round_bytes: int = 8 * 2**20
     """About what a node sends in one round of the exchange, of which two are in memory beside the samples. What fits in
     a processor's cache is quickest; hundreds of nodes want some 50 kB for each of them."""
+
+
+@dataclass
+class ResumeConfig:
+    """How a run is gone on with."""
+
+    regrid: bool = False
+    """Go on with other workers, nodes or another grid: the same images in the same updates, equal within rounding."""
 
 
 @dataclass
@@ -271,6 +279,8 @@ class RunConfig:
     """End early, after so many updates of the run; the schedule is unchanged."""
     checkpoint_every_updates: int = MISSING
     """Updates between two checkpoints; one more is written at the end."""
+    checkpoint_every_minutes: float | None = None
+    """Minutes between two checkpoints, where updates alone would leave more; null: only updates count."""
     keep_checkpoints: int = MISSING
     """Newest checkpoints to keep."""
     validate_every_epochs: int = MISSING
@@ -278,6 +288,10 @@ class RunConfig:
     agree_every_updates: int = MISSING
     """Updates between two points where workers average batch-norm statistics, add up losses and look for a request
     to stop. The end of an epoch is one too."""
+    slow_update_times: float | None = 5.0
+    """An update that takes so many times the median of those before is told of, with the slowest worker; null: none."""
+    stop_after_lost_loss: int | None = 50
+    """Updates in a row whose loss is no number, after which the run ends; null: it goes on."""
     log_every_s: float = 5.0
     """Seconds between two progress lines in a log."""
     tensorboard: bool = True
@@ -319,6 +333,8 @@ class Config:
     """The machine."""
     container: ContainerConfig = field(default_factory=ContainerConfig)
     """The image that ranks run in."""
+    resume: ResumeConfig = field(default_factory=ResumeConfig)
+    """How it is gone on with."""
     run: RunConfig = field(default_factory=RunConfig)
     """Where it writes, when it saves, when it stops."""
 

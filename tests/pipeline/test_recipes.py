@@ -41,6 +41,8 @@ class Kept:
 
     def saved(self, update: int) -> None: ...
 
+    def slow(self, update: int, line: str) -> None: ...
+
 
 def train(me: Workers, folder: Path, words: list[str]) -> Kept:
     """A run, from its newest checkpoint where there is one."""

@@ -55,6 +55,13 @@ REFUSED = {
     "allreduce.candidates=[auto]": "allreduce.candidates=auto: no such choice",
     "allreduce.name=auto": "allreduce.candidates is empty, so there is nothing to measure",
     "site.network.node.gb_per_s=0": "site.network.node.gb_per_s=0.0: must be above 0",
+    "site.network.node.gb_per_s=25e9": "node.gb_per_s=2.5e\\+10: must be from 1e-06 to 100000, in 1e9 bytes a second",
+    "site.network.node.latency_us=1e9": "latency_us=1e\\+09: must be at most 1e\\+07, which is ten seconds",
+    "site.hardware.speeds=[{precision:fp16,batch:8,images_per_s:1e-320}]": "images_per_s=.*: must be from 0.001 to",
+    "site.hardware.speeds=[{precision:fp16,batch:8,images_per_s:7},{precision:fp16,batch:8,images_per_s:9}]": (
+        "speeds.1.: resnet50 on 224 pixels in fp16 at 8 images stands there already"
+    ),
+    "data.sample_kb=1e300": "data.sample_kb=1e\\+300: must be from 0.001 to 1e\\+06, in 1e3 bytes",
     "site.network.worker.latency_us=-1": "site.network.worker.latency_us=-1.0: must be at least 0",
     "site.network.nodes_per_rack=34": "site.network.rack and site.network.nodes_per_rack go together",
     "site.backend=nccl": "needs site.device=cuda",
