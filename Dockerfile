@@ -1,7 +1,7 @@
 # What a run needs beside the repository, which is bound into it: Python and the packages of requirements.lock, Open MPI
 # and its mpirun among them. Every install step stands here; Singularity.def wraps what comes of it.
 #
-# BASE is any image with apt and PYTHON_VERSION among its packages, as Debian 12. `make image` gives all arguments, from
+# BASE is any image with apt and PYTHON_VERSION among its packages. `make image` gives all arguments, from
 # versions.env; docs/containers.md has the layers and their sizes.
 ARG BASE
 FROM ${BASE}

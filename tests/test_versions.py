@@ -15,7 +15,7 @@ THAT_BUILD = ("Dockerfile", "Singularity.def", "Makefile", ".ci/run", ".hadolint
 
 PIN = re.compile(r"(?m)^[\"' ]*[A-Za-z][A-Za-z0-9_.-]*(\[\w+\])?==[0-9][\w.]*")
 NAMED = re.compile(
-    r"(?i)\b(python|pip|debian|ubuntu|cuda|cu|openmpi|libopenmpi|torch|docker|apptainer)[-_:@ ]?v?\d[\w.]*"
+    r"(?i)\bpython ?\d\.\d|\b(pip|debian|ubuntu|cuda|cu|openmpi|libopenmpi|torch|docker|apptainer)[-_:@ ]?v?\d[\w.]*"
 )
 
 NOT_OF_THE_LOCK = {"pip", "setuptools", "wheel"}

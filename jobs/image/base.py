@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.image.programs import Builder, is_root
@@ -17,23 +18,24 @@ LEFT_OUT = ("var/cache/apt", "var/lib/apt/lists", "var/log", "var/cache/debconf"
 """Folders of which an image keeps only the folder itself."""
 
 
-def make_base(builder: Builder, suite: str, folder: Path) -> str:
+def make_base(builder: Builder, suite: str, folder: Path, *, include: Sequence[str] = ()) -> str:
     """Make an image of Debian's `suite` and return its tag; what debootstrap has made is kept in `folder`.
 
-    Raises UserError where that cannot be done here.
+    include: packages beside those of a minimal system. Raises UserError where that cannot be done here.
     """
-    archive = folder / suite / "base.tar"
+    name = "-".join([suite, *include])
+    archive = folder / name / "base.tar"
     if not archive.exists():
-        _debootstrap(suite, archive)
+        _debootstrap(suite, archive, include)
     (archive.parent / "Dockerfile").write_text(DOCKERFILE)
-    tag = f"torus224-base:{suite}"
+    tag = f"torus224-base:{name}"
     done = subprocess.run([*builder.build, "--tag", tag, str(archive.parent)], check=False)
     if done.returncode:
         raise UserError(f"{builder.name} makes no image of {archive}; its own words are above")
     return tag
 
 
-def _debootstrap(suite: str, archive: Path) -> None:
+def _debootstrap(suite: str, archive: Path, include: Sequence[str]) -> None:
     """Have debootstrap make a minimal system, and pack it."""
     if shutil.which(DEBOOTSTRAP) is None:
         raise UserError("BASE=debootstrap: no debootstrap on PATH; needed: apt-get install debootstrap")
@@ -43,7 +45,8 @@ def _debootstrap(suite: str, archive: Path) -> None:
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     tree.chmod(0o755)
-    done = subprocess.run([DEBOOTSTRAP, "--variant=minbase", suite, str(tree)], check=False)
+    more = [f"--include={','.join(include)}"] if include else []
+    done = subprocess.run([DEBOOTSTRAP, "--variant=minbase", *more, suite, str(tree)], check=False)
     if done.returncode:
         raise UserError(f"debootstrap of {suite} ended with code {done.returncode}; {tree}/debootstrap has its log")
     unfinished = archive.with_suffix(".part")

@@ -51,24 +51,26 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--small", action="store_true", help="leave large wheels out: for tests of launching")
     options, more = parser.parse_known_args(arguments)
     os.umask(0o022)  # what is copied into the image is for everybody
-    print(f"image: {build(options.base, options.builder, small=options.small, more=more)}")
+    builder = find_builder(options.builder)
+    print(f"found {builder.name}: {first_line_of([builder.name, '--version'])}", flush=True)
+    versions = read_versions(REPOSITORY / "versions.env")
+    base = options.base or versions["BASE_IMAGE"]
+    if base == DEBOOTSTRAP:
+        base = make_base(builder, versions["DEBIAN_SUITE"], BUILD)
+    print(f"image: {build(builder, base, small=options.small, more=more)}")
     return EXIT_DONE
 
 
-def build(base: str = "", wanted: str = "", *, small: bool = False, more: Sequence[str] = ()) -> Path:
-    """Build an image; its archive. more: words for the program that builds.
+def build(builder: Builder, base: str, *, small: bool = False, more: Sequence[str] = (), folder: Path = BUILD) -> Path:
+    """Build an image; its archive, in `folder`. more: words for the program that builds.
 
     Raises UserError where it cannot be built.
     """
     began_s = time.monotonic()
-    builder = find_builder(wanted)
-    print(f"found {builder.name}: {first_line_of([builder.name, '--version'])}", flush=True)
     versions = read_versions(REPOSITORY / "versions.env")
-    if base == DEBOOTSTRAP:
-        base = make_base(builder, versions["DEBIAN_SUITE"], BUILD)
     version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     recipe = Recipe(
-        base or versions["BASE_IMAGE"],
+        base,
         versions["PYTHON_VERSION"],
         SMALL if small else None,
         version,
@@ -76,11 +78,11 @@ def build(base: str = "", wanted: str = "", *, small: bool = False, more: Sequen
     )
     name = "torus224-small" if small else "torus224"
     tag = f"{name}:{version}"
-    with tempfile.TemporaryDirectory(prefix="torus224-image-") as folder:
-        words = command(builder, recipe, tag, REPOSITORY, known_here(), Path(folder))
+    with tempfile.TemporaryDirectory(prefix="torus224-image-") as mounted:
+        words = command(builder, recipe, tag, REPOSITORY, known_here(), Path(mounted))
         _run([*words, *more, str(REPOSITORY)], builder)
-    archive = BUILD / f"{name}.tar"
-    BUILD.mkdir(exist_ok=True)
+    archive = folder / f"{name}.tar"
+    folder.mkdir(exist_ok=True)
     archive.unlink(missing_ok=True)  # some would add to it
     _run(builder.saving(tag, archive), builder)
     print(f"{tag}: {archive.stat().st_size / 1e9:.2f} GB, {time.monotonic() - began_s:.0f} s")

@@ -5,6 +5,7 @@ and by the image's, with and without the host's environment. Where torch is in t
 ways.
 """
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -108,15 +109,16 @@ def show(findings: Sequence[Finding]) -> None:
 
 def own_test(image: Image) -> Finding:
     """The SIF's %test."""
-    done = _call([image.runner, "test", str(image.sif)], START_S)
+    done = call([image.runner, "test", str(image.sif)], START_S)
     told = ", ".join(done.stdout.split("\n"))
     return judge("%test", not done.returncode, f"{told}{done.stderr if done.returncode else ''}".strip(", "), "", "")
 
 
 def ranks_of_the_host(image: Image, *, clean_env: bool) -> Finding:
     """Ranks that the host's mpirun starts, each in an exec of its own, as a job has them."""
-    job = job_of(image, RunFolder(BUILD / "none"), clean_env=clean_env)
-    done = start(image, job, ["python3", "-m", "jobs.image.rank", str(RANKS)])
+    with tempfile.TemporaryDirectory(prefix="torus224-image-test-") as folder:
+        job = job_of(image, RunFolder(folder), clean_env=clean_env)
+        done = start(image, job, ["python3", "-m", "jobs.image.rank", str(RANKS)])
     what = f"{RANKS} ranks by the host's mpirun{', --cleanenv' if clean_env else ''}"
     return _judge_ranks(what, done, first_line_of([image.mpirun, "--version"]))
 
@@ -125,7 +127,7 @@ def ranks_of_the_image(image: Image) -> Finding:
     """Ranks that the image's own mpirun starts, all in one exec."""
     command = ["mpirun", "-n", str(RANKS), "--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx", "python3"]
     inside = [image.runner, "exec", "--no-home", "--bind", str(REPOSITORY), "--pwd", str(REPOSITORY), str(image.sif)]
-    done = _call([*inside, *command, "-m", "jobs.image.rank", str(RANKS)], START_S)
+    done = call([*inside, *command, "-m", "jobs.image.rank", str(RANKS)], START_S)
     return _judge_ranks(f"{RANKS} ranks by the image's mpirun", done, "its own mpirun")
 
 
@@ -147,7 +149,7 @@ def trains_by_the_image(image: Image) -> Finding:
         folder = RunFolder(f"{path}/run")
         words = ["exp=exp5", "site=local", f"run.dir={folder.path}", f"run.stop_after_updates={UPDATES}"]
         inside = [image.runner, "exec", "--no-home", "--bind", f"{REPOSITORY},{path}", "--pwd", str(REPOSITORY)]
-        done = _call([*inside, str(image.sif), "python3", "-m", "jobs.submit", *words], TRAIN_S)
+        done = call([*inside, str(image.sif), "python3", "-m", "jobs.submit", *words], TRAIN_S)
         return _judge_training("trains by the image's mpirun", folder, done)
 
 
@@ -166,14 +168,14 @@ def start(
         program = Path(folder) / "rank"
         program.write_text(rank_program(job, command, ["PYTHONPATH", "PYTHONNOUSERSITE", "OMP_NUM_THREADS"]))
         words = [image.mpirun, "-n", str(RANKS), "--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx"]
-        return _call([*words, "bash", str(program)], timeout_s)
+        return call([*words, "bash", str(program)], timeout_s)
 
 
 def _of_the_image(image: Image) -> list[str]:
     return ["site=slurm", *LAPTOP, f"container={image.runner}", f"container.image={image.sif}"]
 
 
-def _call(command: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
+def call(command: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
     """Run a command without a job's or an MPI's variables; one that takes too long is ended, which its code tells."""
     own = {"PYTHONPATH": str(REPOSITORY), "PYTHONNOUSERSITE": "1", "OMP_NUM_THREADS": "1"}
     own["TORUS224_WORLD_SIZE"] = str(RANKS)
@@ -195,10 +197,10 @@ def _call(command: Sequence[str], timeout_s: float) -> "subprocess.CompletedProc
 
 def _judge_ranks(what: str, done: "subprocess.CompletedProcess[str]", launcher: str) -> Finding:
     """Whether all ranks met in one world."""
-    lines = sorted(line for line in done.stdout.splitlines() if line.startswith("rank "))
-    met = [line.partition(",")[0] for line in lines] == [f"rank {rank} of {RANKS}" for rank in range(RANKS)]
+    told = sorted(re.findall(r"rank (\d+ of \d+), (.+?);", done.stdout))  # a launcher may mix the ends of lines
+    met = [place for place, _ in told] == [f"{rank} of {RANKS}" for rank in range(RANKS)]
     if met and not done.returncode:
-        return Finding(what, "ok", f"{launcher}; {lines[0].partition(', ')[2]}, one world")
+        return Finding(what, "ok", f"{launcher}; {told[0][1]}; one world")
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     return Finding(what, "FAIL", next(iter(errors), f"{' '.join(done.stderr.split())[:300]}"), f"one world of {RANKS}")
 

@@ -22,7 +22,7 @@ FORBIDDEN = {
     "a log": r"var/log/.+",
     "settings of pip": r"(.+/)?(pip\.conf|\.pip/.*|\.pypirc)",
     "a secret": r"(.+/)?(\.netrc|\.git-credentials|\.(ssh|aws|docker)/.+|id_(rsa|dsa|ecdsa|ed25519)|.+\.key)",
-    "the repository": r"(.+/)?(\.git|\.venv|runs|pyproject\.toml)(/.*)?",
+    "the repository": r"(.+/)?(\.git|\.venv)(/.*)?|(opt/torus224|root|home/[^/]+)/(pipeline|jobs|conf|runs)/.+",
 }
 """What must not be there: regular expressions of whole paths below /."""
 

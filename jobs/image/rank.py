@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return EXIT_FAILED
     launcher = launcher_mpi(os.environ)
-    print(f"rank {world.Get_rank()} of {world.Get_size()}, {mpi}, launched by {launcher}", flush=True)
+    print(f"rank {world.Get_rank()} of {world.Get_size()}, {mpi}, launched by {launcher};", flush=True)
     return EXIT_DONE
 
 

@@ -33,7 +33,7 @@ def archive(path: Path, layers: Sequence[Mapping[str, str]], *, env: Sequence[st
     files = {
         "manifest.json": json.dumps(manifest).encode(),
         "c.json": json.dumps({"config": {"Env": list(env), "User": user}, "history": history}).encode(),
-        **dict(zip(names, map(packed, layers), strict=True)),
+        **{name: packed(layer) for name, layer in zip(names, layers, strict=True)},
     }
     with tarfile.open(path, "w") as whole:
         for name, content in files.items():
@@ -60,6 +60,7 @@ def test_a_clean_image_has_no_fault_and_its_layers_have_their_steps_and_sizes(tm
         ("etc/pip.conf", "settings of pip"), ("root/.netrc", "a secret"), ("home/torus224/.ssh/id_ed25519", "a secret"),
         ("run/secrets/certificates", "a temporary file"), ("etc/ssl/private/host.key", "a secret"),
         ("work/.git/config", "the repository"),
+        ("home/torus224/conf/user.yaml", "the repository"),
     ],
 )  # fmt: skip
 def test_what_must_not_be_there_is_named(tmp_path: Path, path: str, what: str) -> None:

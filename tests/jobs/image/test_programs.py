@@ -54,7 +54,7 @@ def test_where_nothing_builds_each_is_told_with_its_reason_and_what_to_install(p
 
 def test_apptainer_is_taken_before_singularity_and_neither_is_told(programs: Path) -> None:
     with pytest.raises(
-        UserError, match=r"no apptainer and no singularity on PATH; needed: apptainer .* SingularityCE 4"
+        UserError, match=r"no apptainer and no singularity on PATH; needed: apptainer .*SingularityCE 4"
     ):
         find_runner()
     put(programs, "singularity")
