@@ -5,7 +5,6 @@
 # versions.env; docs/containers.md has the layers and their sizes.
 ARG BASE
 FROM ${BASE}
-SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 ARG PYTHON_VERSION
 
 # Python, and what NCCL opens for InfiniBand: without it NCCL would take sockets without a word.

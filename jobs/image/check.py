@@ -25,6 +25,7 @@ from jobs.image.registries import known_here
 from jobs.job import Job, make_job
 from jobs.launch import python
 from pipeline.errors import UserError
+from pipeline.metrics import read_metrics
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, RunFolder
 
 RANKS = 4
@@ -41,6 +42,10 @@ LAPTOP = (
     "site.binding=none", "site.gpus_per_node=null", "model=small_resnet", "data=sample", "precision.compute=fp32",
 )  # fmt: skip
 """A cluster's site as the scale model of this machine has it."""
+
+
+STEP = re.compile(r"^.*?/bin/(ba)?sh (-\w+ (pipefail )?)*(#\(nop\) )?")
+"""What stands before a layer's step: arguments, and the shell."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def look(archive: Path) -> Finding:
     contents = read(archive)
     known = known_here()
     wrong = faults(contents, [str(folder) for folder in known.folders])
-    table = [f"{layer.size_bytes / 1e6:8.1f} MB  {layer.made_by[:100]}" for layer in contents.layers]
+    table = [f"{layer.size_bytes / 1e6:8.1f} MB  {STEP.sub('', layer.made_by)[:90]}" for layer in contents.layers]
     found = "; ".join(wrong) or f"{contents.size_bytes / 1e9:.2f} GB in {len(contents.files):,} files"
     finding = judge("contents", not wrong, found, "no compiler, cache, secret or log", "see the Dockerfile")
     return Finding(finding.what, finding.level, finding.found, finding.needed, finding.mend, table)
@@ -211,8 +216,8 @@ def _judge_training(what: str, folder: RunFolder, done: "subprocess.CompletedPro
     if done.returncode or result is None:
         said = folder.errors() or [" ".join(done.stderr.split())[:300]]
         return Finding(what, "FAIL", said[0], f"{UPDATES} updates of {RANKS} workers")
-    found = f"{result['workers']} workers, {result['updates']} updates, loss {result.get('loss', '?')}"
-    return Finding(what, "ok", found)
+    loss = read_metrics(folder.metrics)[-1]["loss"]  # the same in both ways: same seed, same bits
+    return Finding(what, "ok", f"{result['workers']} workers, {result['updates']} updates, loss {loss:.6f} at the last")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ from tests.cluster.runs import SCALE_MODEL, Runs, losses
 from tests.cluster.slurm_cluster import SlurmCluster
 
 SIF = BUILD / "torus224.sif"
+INTERFACE = "site.interface=eth0"
+"""An emulated host's /etc/hosts is a file without a name, which no container program can bind: so names lead nowhere."""
+
 WORDS = "site.workers_per_node=2 run.stop_after_updates=20 site.wall_time=0:30:00"
 
 pytestmark = [
@@ -28,7 +31,7 @@ def runs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 def submit(runs: Runs, name: str, container: str) -> RunFolder:
     """Submit a run whose ranks are in a container, or in none."""
-    model = SCALE_MODEL.replace("container=none", container)
+    model = SCALE_MODEL.replace("container=none", container).replace("site.interface=null", INTERFACE)
     folder = RunFolder(runs.folder / name)
     runs.make("submit", "EXP=5", "SITE=slurm", "NODES=2", f"ARGS={model} {WORDS} run.dir={folder.path}")
     return folder
