@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     versions = read_versions(REPOSITORY / "versions.env")
     base = options.base or versions["BASE_IMAGE"]
     if base == DEBOOTSTRAP:
-        base = make_base(builder, versions["DEBIAN_SUITE"], BUILD)
+        base = make_base(builder, versions["DEBIAN_SUITE"])
     print(f"image: {build(builder, base, small=options.small, more=more)}")
     return EXIT_DONE
 

@@ -29,6 +29,9 @@ FORBIDDEN = {
 ALLOWED = re.compile(r"usr/share/keyrings/.+|etc/apt/trusted\.gpg\.d/.+|.+/site-packages/.+/(_?tests?|testing)/.+")
 """Public keys of Debian's, and what packages bring along for their own tests."""
 
+OF_A_MACHINE = ("etc/hostname", "etc/resolv.conf")
+"""Empty in an image, if there at all: who runs it mounts the host's."""
+
 PASSWORD = re.compile(r"://[^/@\s:]+:[^/@\s]+@")
 """In an address."""
 
@@ -91,6 +94,7 @@ def faults(contents: Contents, places: Sequence[str] = ()) -> list[str]:
         for what, pattern in FORBIDDEN.items()
         if (paths := _matching(pattern, contents.files))
     ]
+    found += [f"{path} of the machine that built it" for path in OF_A_MACHINE if contents.files.get(path)]
     texts = {
         **contents.settings,
         "the environment": "\n".join(contents.config.get("Env") or []),

@@ -22,6 +22,8 @@ class Builder:
     """The words that build, before options that all of them have."""
     save: tuple[str, ...]
     """The words that write the image TAG to the file PATH, as an archive of docker's."""
+    inspect: tuple[str, ...]
+    """The words that fail where there is no image of a tag, which follows them."""
     mounts_folders: bool
     """Whether it takes --volume for a build."""
     environment: Mapping[str, str]
@@ -33,12 +35,18 @@ class Builder:
 
 BUILDERS = {
     "docker": Builder(
-        "docker", ("docker", "build"), ("docker", "save", "--output", "PATH", "TAG"), False, {"DOCKER_BUILDKIT": "1"}
+        "docker",
+        ("docker", "build"),
+        ("docker", "save", "--output", "PATH", "TAG"),
+        ("docker", "image", "inspect"),
+        False,
+        {"DOCKER_BUILDKIT": "1"},
     ),
     "buildah": Builder(
         "buildah",
         ("buildah", "build", "--isolation", "chroot", "--format", "docker", "--layers"),
         ("buildah", "push", "--quiet", "TAG", "docker-archive:PATH:TAG"),
+        ("buildah", "inspect", "--type", "image"),
         True,
         {},
     ),
@@ -46,6 +54,7 @@ BUILDERS = {
         "podman",
         ("podman", "build", "--isolation", "chroot", "--format", "docker", "--layers"),
         ("podman", "save", "--quiet", "--format", "docker-archive", "--output", "PATH", "TAG"),
+        ("podman", "image", "inspect"),
         True,
         {},
     ),

@@ -13,7 +13,7 @@ from tests.cluster.slurm_cluster import SlurmCluster
 
 SIF = BUILD / "torus224.sif"
 INTERFACE = "site.interface=eth0"
-"""An emulated host's /etc/hosts is a file without a name, which no container program can bind: so names lead nowhere."""
+"""An emulated host's /etc/hosts is a file without a name, which no container program can bind: names lead nowhere."""
 
 WORDS = "site.workers_per_node=2 run.stop_after_updates=20 site.wall_time=0:30:00"
 

@@ -26,7 +26,7 @@ def packed(files: Mapping[str, str]) -> bytes:
 
 def archive(path: Path, layers: Sequence[Mapping[str, str]], *, env: Sequence[str] = (), user: str = "10001") -> Path:
     """An archive as docker saves one."""
-    history = [{"created_by": f"RUN step {number}"} for number in range(len(layers))]
+    history: list[dict[str, object]] = [{"created_by": f"RUN step {number}"} for number in range(len(layers))]
     history.insert(1, {"created_by": "ARG X", "empty_layer": True})
     names = [f"{number}/layer.tar" for number in range(len(layers))]
     manifest = [{"Config": "c.json", "Layers": names}]
@@ -60,7 +60,7 @@ def test_a_clean_image_has_no_fault_and_its_layers_have_their_steps_and_sizes(tm
         ("etc/pip.conf", "settings of pip"), ("root/.netrc", "a secret"), ("home/torus224/.ssh/id_ed25519", "a secret"),
         ("run/secrets/certificates", "a temporary file"), ("etc/ssl/private/host.key", "a secret"),
         ("work/.git/config", "the repository"),
-        ("home/torus224/conf/user.yaml", "the repository"),
+        ("home/torus224/conf/user.yaml", "the repository"), ("etc/resolv.conf", "etc/resolv.conf of the machine"),
     ],
 )  # fmt: skip
 def test_what_must_not_be_there_is_named(tmp_path: Path, path: str, what: str) -> None:
