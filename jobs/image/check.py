@@ -125,7 +125,7 @@ def ranks_of_the_host(image: Image, *, clean_env: bool) -> Finding:
         job = job_of(image, RunFolder(folder), clean_env=clean_env)
         done = start(image, job, ["python3", "-m", "jobs.image.rank", str(RANKS)])
     what = f"{RANKS} ranks by the host's mpirun{', --cleanenv' if clean_env else ''}"
-    return _judge_ranks(what, done, first_line_of([image.mpirun, "--version"]))
+    return judge_ranks(what, done, first_line_of([image.mpirun, "--version"]))
 
 
 def ranks_of_the_image(image: Image) -> Finding:
@@ -133,7 +133,7 @@ def ranks_of_the_image(image: Image) -> Finding:
     command = ["mpirun", "-n", str(RANKS), "--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx", "python3"]
     inside = [image.runner, "exec", "--no-home", "--bind", str(REPOSITORY), "--pwd", str(REPOSITORY), str(image.sif)]
     done = call([*inside, *command, "-m", "jobs.image.rank", str(RANKS)], START_S)
-    return _judge_ranks(f"{RANKS} ranks by the image's mpirun", done, "its own mpirun")
+    return judge_ranks(f"{RANKS} ranks by the image's mpirun", done, "its own mpirun")
 
 
 def trains_by_the_host(image: Image) -> Finding:
@@ -200,7 +200,7 @@ def call(command: Sequence[str], timeout_s: float) -> "subprocess.CompletedProce
         raise UserError(f"{command[0]} cannot be run: {error.strerror}") from None
 
 
-def _judge_ranks(what: str, done: "subprocess.CompletedProcess[str]", launcher: str) -> Finding:
+def judge_ranks(what: str, done: "subprocess.CompletedProcess[str]", launcher: str) -> Finding:
     """Whether all ranks met in one world."""
     told = sorted(re.findall(r"rank (\d+ of \d+), (.+?);", done.stdout))  # a launcher may mix the ends of lines
     met = [place for place, _ in told] == [f"{rank} of {RANKS}" for rank in range(RANKS)]

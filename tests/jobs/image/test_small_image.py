@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,14 +49,16 @@ def lacking() -> str:
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The image as `make image` saves it."""
     if reason := lacking():
         pytest.skip(reason)
     builder = find_builder()
     suite = read_versions(REPOSITORY / "versions.env")["DEBIAN_SUITE"]
     base = make_base(builder, suite, include=[OPEN_MPI_4])
-    return build(builder, base, small=True, folder=tmp_path_factory.mktemp("image"))
+    folder = tmp_path_factory.mktemp("image")
+    yield build(builder, base, small=True, folder=folder)
+    shutil.rmtree(folder)  # half a gigabyte, with the SIF
 
 
 @pytest.fixture(scope="module")
