@@ -2,13 +2,16 @@
 #
 # Variables: EXP=5 (1…6, reference, flash, he, goyal, smith, akiba, jia, kumar; a list for sweep), ARGS="optim.lr=2.0"
 # (Hydra overrides), WORKERS=, NODES=, SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, RUNS= (report),
-# FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=, PLOT=, format=json and explain=true (estimate).
+# FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=, PLOT=, format=json and explain=true (estimate),
+# BASE=, BUILDER= and SMALL=1 (image).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .ONESHELL:
 .DELETE_ON_ERROR:
+
+include versions.env
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +20,8 @@ SAMPLE := data/sample/manifest.json
 
 # What is in these, no shell and no make reads: recipes take them from their environment, as "$${RUN-}"; one that is not
 # given does not stand there, or a rank would find an empty RANK. ARGS is shell words.
-texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RUNS RANK JSON PLOT FROM PROCESSES format explain
+texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RUNS RANK JSON PLOT FROM PROCESSES BASE BUILDER format \
+    explain
 $(foreach name,$(texts),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 # A command with the words of EXP, SITE, … and then ARGS; `site` is this machine where SITE= names none.
@@ -38,8 +42,8 @@ help:  ## list the targets
 setup: $(VENV)/.complete  ## make .venv from requirements.lock (done by every target that needs it)
 
 $(VENV)/.complete: requirements.lock
-	@version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') || { echo 'error: $(PYTHON) does not run; Python 3.11 is needed, name it with PYTHON=' >&2; exit 1; }
-	[ "$$version" = 3.11 ] || { echo "error: Python 3.11 is needed and $(PYTHON) is $$version; name another with PYTHON=" >&2; exit 1; }
+	@version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') || { echo 'error: $(PYTHON) does not run; Python $(PYTHON_VERSION) is needed, name it with PYTHON=' >&2; exit 1; }
+	[ "$$version" = "$(PYTHON_VERSION)" ] || { echo "error: Python $(PYTHON_VERSION) is needed and $(PYTHON) is $$version; name another with PYTHON=" >&2; exit 1; }
 	$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { echo 'error: this Python cannot make virtual environments; install python3-venv' >&2; exit 1; }
 	echo 'setting up .venv: about 7 GB of packages, a few minutes, once'
 	$(PYTHON) -m venv $(VENV)
@@ -164,6 +168,22 @@ bench-estimate: $(VENV)/.complete  ## how long the estimate takes: all grids of 
 calibrate: $(VENV)/.complete  ## measure this machine, or the allocation at hand, into a site's profile: ARGS="--output conf/site/mine.yaml"
 	@$(BIN)/python -m bench.calibrate $(ARGS)
 
+.PHONY: image
+image: $(VENV)/.complete  ## build the image by docker, buildah or podman: BASE=…@sha256:…, or debootstrap (root); BUILDER= SMALL=1
+	@$(BIN)/python -m jobs.image.build $(if $(BASE),--base="$${BASE-}") $(if $(BUILDER),--builder="$${BUILDER-}") $(if $(SMALL),--small) $(ARGS)
+
+.PHONY: sif
+sif: $(VENV)/.complete  ## wrap the image into build/torus224.sif by apptainer or singularity: FROM=docker-daemon:… SMALL=1
+	@$(BIN)/python -m jobs.image.sif $(if $(FROM),--from="$${FROM-}") $(if $(SMALL),--small) $(ARGS)
+
+.PHONY: image-test
+image-test: $(VENV)/.complete $(SAMPLE)  ## try the image: contents, %test, ranks by both mpiruns, the scale model; IMAGE= SMALL=1
+	@$(BIN)/python -m jobs.image.check $(if $(IMAGE),--sif="$${IMAGE-}") $(if $(SMALL),--small) $(ARGS)
+
+.PHONY: lint-image
+lint-image: $(VENV)/.complete  ## hadolint, and a look at Singularity.def
+	@$(BIN)/python -m jobs.image.lint
+
 .PHONY: lint
 lint: $(VENV)/.complete  ## ruff (check and format) and mypy
 	@$(BIN)/ruff check .
@@ -184,6 +204,6 @@ test-long: $(VENV)/.complete $(SAMPLE)  ## the tests that take minutes
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
 .PHONY: clean
-clean:  ## remove .venv, the sample and caches; runs stay
-	@rm -rf $(VENV) data/sample .pytest_cache .mypy_cache .ruff_cache
+clean:  ## remove .venv, the sample, what make image left and caches; runs stay
+	@rm -rf $(VENV) data/sample build .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,7 +12,7 @@ import os
 import platform
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -29,12 +29,7 @@ from pipeline.estimate.algorithms import legal_grids
 from pipeline.estimate.placement import as_network, listed
 from pipeline.heartbeat import Heartbeat
 from pipeline.node_checks import Report, meet
-
-PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "TORUS224_WORLD_SIZE")
-"""Where launchers say how many processes they started; the last is the job script's."""
-
-EXACT = ("OMPI_COMM_WORLD_SIZE", "TORUS224_WORLD_SIZE")
-"""Those that say it of this very launch; SLURM_NTASKS may be what the whole job was granted."""
+from pipeline.world import check_world, program_mpi
 
 PR_SET_PDEATHSIG = 1
 
@@ -94,31 +89,6 @@ def die_with_launcher() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def check_world(
-    size: int, grid: Grid, environment: Mapping[str, str], legal_grids: Callable[[], str] | None = None
-) -> None:
-    """Raise UserError unless the world has the grid's size and the one the launcher promised.
-
-    legal_grids: lists the grids for `size` workers, for the line; None: all there are, by their rows.
-    """
-    for name in PROMISES:
-        promised = int(environment[name]) if environment.get(name, "").isdigit() else 0
-        if promised > size and (size == 1 or name in EXACT):
-            raise UserError(
-                f"MPI sees a world of {'one' if size == 1 else size}, but the launcher started {promised} processes "
-                f"({name}): the MPI of the launcher and of the program do not meet; start both from one Open MPI, and "
-                "let OMPI_*, PMIX_* and PRTE_* reach the program"
-            )
-    if size == grid.workers:
-        return
-    sides = [(rows, size // rows) for rows in range(1, size + 1) if size % rows == 0]
-    possible = legal_grids() if legal_grids else ", ".join(f"{rows}x{columns}" for rows, columns in sides)
-    raise UserError(
-        f"{size} processes were started and the grid {grid} needs {grid.workers}; start {grid.workers}, "
-        f"or for {size} take one of the grids {possible}"
-    )
-
-
 def node_by_node(found: Sequence[tuple[int, int]]) -> tuple[list[int], tuple[tuple[int, ...], ...]]:
     """Number ranks anew so that those of a node follow each other.
 
@@ -160,9 +130,10 @@ def start(
 
     world = MPI.COMM_WORLD
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
-    found = world.allgather((node.bcast(world.Get_rank()), node.Get_rank(), _versions(MPI.Get_library_version())))
+    mpi = program_mpi(MPI.Get_library_version())
+    found = world.allgather((node.bcast(world.Get_rank()), node.Get_rank(), _versions(mpi)))
     ranks, layout = node_by_node([(first, place) for first, place, _ in found])
-    check_world(world.Get_size(), grid, os.environ, lambda: best_first(layout, site.network))
+    check_world(world.Get_size(), grid, os.environ, mpi=mpi, legal_grids=lambda: best_first(layout, site.network))
     at("comparing nodes")
     node_of_rank, versions = [first for first, _, _ in found], [one for _, _, one in found]
     store = meet(world, node, node_of_rank, versions, site, attempt=attempt, told=told)
@@ -211,8 +182,8 @@ def stop(heartbeat: Heartbeat) -> None:
 
 
 def _versions(mpi: str) -> dict[str, str]:
-    """What must be the same on every rank. mpi: the library's own words."""
-    return {"Python": platform.python_version(), "torch": torch.__version__, "MPI": mpi.partition(",")[0].strip()}
+    """What must be the same on every rank. mpi: the program's MPI and its version."""
+    return {"Python": platform.python_version(), "torch": torch.__version__, "MPI": mpi}
 
 
 def _device(site: SiteConfig, local_rank: int) -> torch.device:

@@ -25,6 +25,7 @@ TORCH_FREE = [
     "pipeline.rendezvous",
     "pipeline.starting",
     "pipeline.transport",
+    "pipeline.world",
     "pipeline.metrics",
     "pipeline.result",
     "pipeline.run_folder",
