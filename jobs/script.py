@@ -260,7 +260,7 @@ SEGMENTS_OF_A_MACHINE = """
 # every process of the run and so is free only when all are dead: what a killed run left is removed by the next one.
 segments={segments}-$UID
 for old in "$segments"-*/lock; do
-    [ -e "$old" ] && flock --nonblock "$old" rm -rf "${{old%/lock}}"
+    [ -O "${{old%/lock}}" ] && [ -f "$old" ] && flock --nonblock "$old" rm -rf "${{old%/lock}}"  # nobody else's
 done
 segments=$segments-$$
 mkdir -m 700 "$segments" || exit 1

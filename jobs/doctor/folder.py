@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jobs.doctor.finding import Finding, Subject, ask, gigabytes, judge
 from pipeline.errors import UserError
+from pipeline.ownership import exposed
 
 FOLDER, LOCKS, SPACE, CORES = "run folder", "locks (flock)", "free space", "cores"
 
@@ -45,6 +46,8 @@ def folder(subject: Subject) -> tuple[Finding, Finding]:
         written = Finding(FOLDER, "FAIL", found, "a file can be made", mend)
         return written, Finding(LOCKS, "skip", "nothing can be written there")
     written = Finding(FOLDER, "ok", f"{where} can be written")
+    if why := exposed(Path(subject.config.run.dir)):
+        written = Finding(FOLDER, "warn", why, "folders that nobody else can change", "name one of yours by run.dir=")
     if said == "works":
         return written, Finding(LOCKS, "ok", f"they work in {where}")
     mend = "only the scheduler keeps a run from starting twice: do not submit one run folder twice"

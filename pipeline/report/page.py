@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.report.table import Kind, Table
+from pipeline.wording import printable
 
 KINDS: dict[Kind, str] = {
     "published": "printed in a paper",
@@ -49,7 +50,7 @@ def page(title: str, lines: Sequence[str], tables: Sequence[Table], figures: Seq
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["shown"] = shown
+    environment.filters["shown"] = printable
     drawn = [
         (figure, [(inline(one.svg, f"{figure.key}-{number}"), one.words) for number, one in enumerate(figure.pictures)])
         for figure in figures
@@ -57,11 +58,6 @@ def page(title: str, lines: Sequence[str], tables: Sequence[Table], figures: Seq
     return environment.get_template("page.html.jinja").render(
         title=title, lines=lines, tables=tables, figures=drawn, kinds=KINDS
     )
-
-
-def shown(text: str) -> str:
-    """`text` without what is no character of a page: a run folder's name may hold anything."""
-    return "".join(one if one.isprintable() else " " for one in text)
 
 
 def inline(svg: bytes, key: str) -> Markup:
