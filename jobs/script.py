@@ -18,7 +18,7 @@ ENVIRONMENT_OF_A_RANK = {
     "MKL_NUM_THREADS": "1",
 }
 
-SEGMENTS = "/dev/shm/torus224-mpi"
+SEGMENTS = "/dev/shm/torus224-mpi"  # noqa: S108 - mkdir fails where anybody has taken the name
 """Open MPI's shared memory of a run lies in a folder of this name with the user's and the script's number behind it."""
 
 

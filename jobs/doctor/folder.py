@@ -14,7 +14,7 @@ FOLDER, LOCKS, SPACE, CORES = "run folder", "locks (flock)", "free space", "core
 ANSWER_S = 20
 """A file system that takes longer hangs."""
 
-SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only its size is asked for
 
 TRY_LOCKS = """
 import fcntl, sys, tempfile
