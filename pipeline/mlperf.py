@@ -18,6 +18,7 @@ from mlperf_logging.mllog import constants as keys
 from mlperf_logging.mllog.mllog import MLLogger
 
 from pipeline.config import Config, Plan
+from pipeline.errors import UserError
 from pipeline.metrics import UpdateLine, ValidationLine
 from pipeline.report.console import scale_note
 from pipeline.run_folder import write_atomically
@@ -155,8 +156,11 @@ def _read(path: Path, update: int) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    records = [json.loads(line.removeprefix(TOKEN)) for line in whole]
-    return [record for record in records if _stays(record, update)]
+    try:
+        records = [json.loads(line.removeprefix(TOKEN)) for line in whole]
+        return [record for record in records if _stays(record, update)]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise UserError(f"{path} is damaged: not every line is a record of MLPerf; mend or remove it") from None
 
 
 def _stays(record: dict[str, Any], update: int) -> bool:
