@@ -160,6 +160,10 @@ bench-loader: $(VENV)/.complete $(SAMPLE)  ## the loader against torch's DataLoa
 bench-exchange: $(VENV)/.complete $(SAMPLE)  ## the exchange of samples between nodes against MPI's Alltoallv alone
 	@$(BIN)/python -m bench.exchange $(ARGS)
 
+.PHONY: bench-checkpoint
+bench-checkpoint: $(VENV)/.complete  ## what a checkpoint of ImageNet's size takes out of training: JSON=FILE
+	@$(BIN)/python -m bench.checkpoint $(if $(JSON),--json "$${JSON-}") $(ARGS)
+
 .PHONY: bench-estimate
 bench-estimate: $(VENV)/.complete  ## how long the estimate takes: all grids of 100,000 GPUs, and the whole command
 	@$(BIN)/python -m bench.estimate

@@ -93,7 +93,8 @@ true
 """
 """Ends all processes of a host but $1, its first one."""
 
-AGENT = "/dev/shm/launch-agent"
+WIRE = "/dev/shm/delay_wire"  # noqa: S108 - the room's own, too
+AGENT = "/dev/shm/launch-agent"  # noqa: S108 - each host has a /dev/shm of its own
 """On every host: `launch-agent HOST COMMAND...` runs a command on another one, as ssh would."""
 
 SESSION = """
@@ -266,13 +267,13 @@ class EmulatedHosts:
 
     def _compile_wire(self) -> None:
         """Compile delay_wire.c into the room's own /dev/shm."""
-        self._run(["env", "TMPDIR=/dev/shm", "gcc", "-O2", "-o", "/dev/shm/delay_wire", str(WIRE_SOURCE)])
+        self._run(["env", "TMPDIR=/dev/shm", "gcc", "-O2", "-o", WIRE, str(WIRE_SOURCE)])
 
     def _start_wire(self, node: int) -> None:
         """Start the wire between a host and its port of the bridge; it ends with the room."""
         delay_ns = round(self.round_trip_s / LINKS_A_ROUND_TRIP * 1e9)
         ends = [f"/proc/{self._pids[node]}/ns/net", INTERFACE, "/proc/1/ns/net", f"port{node}", str(delay_ns)]
-        self._run(["/dev/shm/delay_wire", *ends])
+        self._run([WIRE, *ends])
 
     def _configure(self, pid: int, program: str, lines: Sequence[str]) -> None:
         """Give lines to `ip` or `tc` in the network namespace of a process of the room."""

@@ -17,6 +17,8 @@ OF_LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "SLURM_", "PBS_", "TORUS224_"
 OF_HOST_MODULES = ("OPAL_PREFIX", "PMIX_PREFIX", "PYTHONHOME", "LD_PRELOAD")
 """What a host's modules set for their own Open MPI and Python: wrong inside."""
 
+OF_EVERY_NODE = ("/dev/shm", "/tmp")  # noqa: S108 - bound as they are: nothing of ours is written there by name
+
 LOCAL = Expansion('"${local[@]}"')
 USER = ("--user", Expansion('"$(id -u):$(id -g)"'), Expansion('"${variables[@]}"'))
 
@@ -91,7 +93,7 @@ def _pattern(names: Collection[str]) -> str:
 
 def _binds(job: Job) -> list[str]:
     """What a rank sees of the host, the same path inside: each once."""
-    paths = [str(job.repository), str(job.folder.path), "/dev/shm", "/tmp"]
+    paths = [str(job.repository), str(job.folder.path), *OF_EVERY_NODE]
     if not job.config.data.synthetic:
         paths.append(job.config.data.path)
     if job.config.container.mount_home:

@@ -25,6 +25,7 @@ from jobs.scheduler import Scheduler, call, words
 from jobs.script import Batch, quote, render
 from pipeline.config import load
 from pipeline.errors import UserError
+from pipeline.ownership import check_own
 from pipeline.run_folder import RunFolder
 
 
@@ -124,6 +125,12 @@ class BatchJob(SubmititJob[Any]):
     def run_folder(self) -> RunFolder:
         return RunFolder(self.paths.folder.parent)
 
+    def submission(self) -> DelayedSubmission:
+        """What was submitted, unpickled. Raises UserError where somebody else could have written the pickle."""
+        for folder in (self.run_folder.path, self.paths.folder):
+            check_own(folder)
+        return super().submission()
+
     def done(self, force_check: bool = False) -> bool:  # noqa: ARG002
         return state.find_out(self.run_folder, self.scheduler.ask).final
 
@@ -199,7 +206,7 @@ class BatchExecutor(PicklingExecutor):
             ids = [self.scheduler.element(one, index) for one in chain] if elements else chain
             try:
                 job.folder.note_submission(self.scheduler.name, ids)
-                job.folder.submission.mkdir(exist_ok=True)
+                job.folder.submission.mkdir(mode=0o700, exist_ok=True)
                 delayed.dump(JobPaths(job.folder.submission, job_id=ids[0], task_id=0).submitted_pickle)
             except OSError as error:
                 raise UserError(f"{job.folder} cannot be written: {error.strerror}; {self._take_back(chain)}") from None
@@ -252,6 +259,7 @@ class BatchExecutor(PicklingExecutor):
         if not isinstance(submitted, task.RunFolder):
             raise TypeError(f"only task.RunFolder can be submitted, not {submitted!r}")
         folder = RunFolder.open(submitted.path)
+        check_own(folder.path)
         return make_job(load(folder.config), folder, REPOSITORY)
 
     def _num_tasks(self) -> int:

@@ -13,6 +13,9 @@ OF_THE_NODE = ("HOME", "PATH", "LD_LIBRARY_PATH")
 
 BY_THE_SCRIPT = ("OMP_NUM_THREADS", "PYTHONPATH", "TORUS224_STARTED")
 
+ON_ONE_NODE = {"OMPI_MCA_btl": "^tcp"}
+"""Ranks of one node talk through memory: without it each of them listens on every address of the node, for nobody."""
+
 LAST_RANK_S = 60
 """How long srun waits for the rest when a rank has ended. It must not kill them at the first code that is not 0: one
 that has saved (85) may be a moment ahead of the others."""
@@ -44,6 +47,8 @@ def environment(job: Job) -> dict[str, str]:
     site = job.config.site
     found = {"PYTHONNOUSERSITE": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     found["TORUS224_WORLD_SIZE"] = str(job.allocation.workers)  # a world that is not met is told by it
+    if job.allocation.nodes == 1:
+        found |= ON_ONE_NODE
     if site.cards:
         found["NCCL_IB_HCA"] = ",".join(site.cards)
     if site.launcher == "srun":

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from jobs.launch import ON_ONE_NODE
 from jobs.launchers_words import killed_rank
 from jobs.script import render
 from pipeline.config import Config, Plan
@@ -22,6 +23,7 @@ def script(config: Config, plan: Plan, folder: RunFolder, repository: Path) -> s
             plan.workers, [config.site.python or sys.executable, "-m", "pipeline.train", str(folder.path)]
         ),
         threads=config.site.threads_per_worker,
+        environment=ON_ONE_NODE,
         start_timeout_s=config.site.start_timeout_s,
         title=f"Torus224, {config.experiment}, on this machine",
     )

@@ -103,6 +103,10 @@ def _ask(folder: RunFolder) -> Ask | None:
     return None if name == "local" else find(name).ask
 
 
+UNSHOWN = dict.fromkeys({*range(32), *range(127, 160)} - set(map(ord, "\t\n\r")), "\N{REPLACEMENT CHARACTER}")
+"""Characters that would command a terminal: what ranks print may name files of others."""
+
+
 class Tail:
     """What is new in a file, that may not be there yet, or be written anew."""
 
@@ -122,7 +126,7 @@ class Tail:
                 file.seek(self._place)
                 there = False
                 while block := file.read(2**16):
-                    out.write(self._decoder.decode(block))
+                    out.write(self._decoder.decode(block).translate(UNSHOWN))
                     there = True
                 self._place = file.tell()
         except FileNotFoundError:

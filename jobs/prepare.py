@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from jobs.scheduler import find
 from pipeline.config import Config, check_data, load, make_plan, save
 from pipeline.config.differences import differences
 from pipeline.config.identity import is_kept
+from pipeline.config.secrets import held
 from pipeline.config.stored import read_yaml
 from pipeline.errors import UserError
+from pipeline.ownership import check_own
 from pipeline.run_folder import RunFolder
 
 
@@ -51,6 +54,7 @@ def merge(path: str, words: Sequence[str]) -> tuple[RunFolder, Config, list[str]
     Raises UserError where that would make another run of it.
     """
     folder = RunFolder.open(path)
+    check_own(folder.path)  # its words become a script, and its script is run
     if folder.is_running():  # on this machine; of a cluster's run the scheduler knows
         raise UserError(f"{folder} is running; wait for its end, or stop it before it goes on elsewhere")
     old = load(folder.config)
@@ -118,7 +122,15 @@ def locate_data(config: Config) -> None:
 
 
 def write(folder: RunFolder, config: Config, words: Sequence[str]) -> None:
-    """Put the configuration, the words it came from, the environment and the script into a run folder."""
+    """Put the configuration, the words it came from, the environment and the script into a run folder.
+
+    Raises UserError where they would hold a secret of this shell.
+    """
+    if name := held(f"{OmegaConf.to_yaml(OmegaConf.structured(config))}\n{' '.join(words)}", os.environ):
+        raise UserError(
+            f"the configuration holds the value of {name}, which looks like a secret, and run folders are shown to "
+            "others; keep it in a file that only you can read"
+        )
     save(config, folder.config)
     OmegaConf.save(OmegaConf.create(list(words)), folder.overrides)
     folder.environment.write_text(environment.describe(compose.REPOSITORY))

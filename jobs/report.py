@@ -26,6 +26,7 @@ from pipeline.report.material import Estimated, Material, Scaling, Size
 from pipeline.report.recipes import Recipe, in_order, make_recipe
 from pipeline.report.records import Record, changed, outcome_of
 from pipeline.run_folder import EXIT_DONE, RunFolder
+from pipeline.wording import printable
 
 RUNS = Path("runs")
 FOLDER = RUNS / "report"
@@ -192,11 +193,6 @@ def read_scaling(records: Sequence[Record], *, scale_models: bool) -> dict[Size,
         )
         for row in scaling.rows_of(scaling.measured(whole))
     }
-
-
-def printable(text: str) -> str:
-    """On one line and without what would command a terminal."""
-    return "".join(one if one.isprintable() else " " for one in text)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ ENVIRONMENT_OF_A_RANK = {
     "MKL_NUM_THREADS": "1",
 }
 
-SEGMENTS = "/dev/shm/torus224-mpi"
+SEGMENTS = "/dev/shm/torus224-mpi"  # noqa: S108 - mkdir fails where anybody has taken the name
 """Open MPI's shared memory of a run lies in a folder of this name with the user's and the script's number behind it."""
 
 
@@ -260,7 +260,7 @@ SEGMENTS_OF_A_MACHINE = """
 # every process of the run and so is free only when all are dead: what a killed run left is removed by the next one.
 segments={segments}-$UID
 for old in "$segments"-*/lock; do
-    [ -e "$old" ] && flock --nonblock "$old" rm -rf "${{old%/lock}}"
+    [ -O "${{old%/lock}}" ] && [ -f "$old" ] && flock --nonblock "$old" rm -rf "${{old%/lock}}"  # nobody else's
 done
 segments=$segments-$$
 mkdir -m 700 "$segments" || exit 1

@@ -12,7 +12,7 @@ from typing import Literal
 
 from jobs.launchers_words import killed_rank
 from jobs.scheduler import Sighting
-from pipeline.run_folder import EXIT_DONE, EXIT_SAVED, RunFolder
+from pipeline.run_folder import EXIT_DONE, EXIT_SAVED, JOB_ID, RunFolder
 
 Ask = Callable[[str], Sighting]
 
@@ -78,9 +78,10 @@ def jobs_of(folder: RunFolder) -> list[str]:
 def _job_of(attempt: Path | None) -> str:
     """The job that opened an attempt; empty where it did not come to say so."""
     try:
-        return (attempt / "job_id").read_text().strip() if attempt else ""
-    except OSError:
+        said = (attempt / "job_id").read_text().strip() if attempt else ""
+    except (OSError, UnicodeDecodeError):
         return ""
+    return said if JOB_ID.fullmatch(said) else ""
 
 
 def _is_over(folder: RunFolder, attempt: Path, code: int, ask: Ask | None) -> bool:

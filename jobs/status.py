@@ -27,6 +27,7 @@ from pipeline.config.site import SiteConfig
 from pipeline.errors import UserError
 from pipeline.metrics import newest_lines
 from pipeline.run_folder import EXIT_DONE, RunFolder
+from pipeline.wording import printable
 
 ASKED_AT_ONCE = 8
 """Questions to schedulers that are on their way at a time."""
@@ -252,12 +253,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.slow or ""),
         row.why,
     )
-    return tuple(_printable(cell) or "-" for cell in cells)
-
-
-def _printable(text: str) -> str:
-    """On one line and without what would command a terminal: a log's last words may hold anything."""
-    return "".join(one if one.isprintable() else " " for one in text)
+    return tuple(printable(cell) or "-" for cell in cells)
 
 
 if __name__ == "__main__":

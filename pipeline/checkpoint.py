@@ -17,6 +17,9 @@ checksum first.
 
 import hashlib
 import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -129,13 +132,54 @@ def load(
 def read(path: Path) -> State:
     """Read a checkpoint. Raises UserError where it is absent or damaged."""
     try:
+        _check_archive(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-        return State(**{"batch_norm": None, **content})  # what an older one lacks has its default
+        return _as_state(content, path.stat().st_size)
     except FileNotFoundError:
         raise UserError(f"{path}: no such checkpoint") from None
     except Exception as error:  # torch.load has no error type of its own for damage
         kind = type(error).__name__
         raise UserError(f"{path} is damaged or no checkpoint ({kind}); remove it to use another") from None
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Raise UserError where what `path` holds does not fit what it is put into while the body runs."""
+    try:
+        yield
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} does not fit this run ({type(error).__name__}: {why}); start a new run") from None
+
+
+def _check_archive(path: Path) -> None:
+    """Raise ValueError for what torch.save did not write: a small file that would be unpacked into a large memory."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise ValueError("it is compressed")
+    if sum(member.file_size for member in members) > path.stat().st_size:
+        raise ValueError("its members overlap")
+
+
+def _as_state(content: dict[str, Any], file_bytes: int) -> State:
+    """The state that a checkpoint of `file_bytes` holds. Raises TypeError or ValueError for what is none."""
+    state = State(**{"batch_norm": None, **content})  # what an older one lacks has its default
+    tables = (state.model, state.optimizer, state.scaler, state.plan, state.configuration)
+    if not isinstance(state.update, int) or not all(isinstance(table, dict) for table in tables):
+        raise TypeError("its parts are not those of a checkpoint")
+    if sum(tensor.numel() * tensor.element_size() for tensor in _tensors(vars(state))) > file_bytes:
+        raise ValueError("its tensors are larger than the file")  # views that repeat a number
+    return state
+
+
+def _tensors(tree: Any) -> Iterator[Tensor]:
+    """Every tensor in nested dicts, lists and tuples."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, dict | list | tuple):
+        for one in tree.values() if isinstance(tree, dict) else tree:
+            yield from _tensors(one)
 
 
 def _check(path: Path) -> None:

@@ -8,12 +8,14 @@ fault of ours and keeps its traceback.
 import difflib
 from collections.abc import Iterable
 
+from pipeline.wording import printable
+
 
 class UserError(Exception):
     """A mistake that a person can mend: its text is one line, ready to be printed, whatever a value in it holds."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(" ".join(filter(None, map(str.strip, text.splitlines()))))
+        super().__init__(printable(" ".join(filter(None, map(str.strip, text.splitlines())))))
 
 
 class LostWorkerError(Exception):

@@ -5,6 +5,7 @@ Prints the top-1 and adds a line to the run's evaluations.jsonl.
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,11 @@ def evaluate(folder: RunFolder, path: Path | None) -> dict[str, object]:
         raise UserError(
             f"{folder} has no checkpoint yet; one is written every {config.run.checkpoint_every_updates} updates"
         )
-    state = checkpoint.read(path or folder.checkpoint(saved[-1]))
+    path = path or folder.checkpoint(saved[-1])
+    state = checkpoint.read(path)
     model = models.build(config.model).to(memory_format=torch.channels_last)
-    model.load_state_dict(state.model)
+    with checkpoint.fitting(path):
+        model.load_state_dict(state.model)
     (memory,) = stage([read_index(Path(config.data.path), "validation")], OneProcess())
     batches = validation_batches(memory, config.data, worker=0, workers=1, batch=VALIDATION_BATCH)
     counts = count_correct(model, batches, torch.device("cpu"))
@@ -72,6 +75,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("run", help="run folder")
     parser.add_argument("--checkpoint", type=Path, help="a file of its checkpoints/; the newest by default")
     options = parser.parse_args(arguments)
+    os.umask(0o077)  # a run folder is its owner's
     try:
         folder = RunFolder.open(options.run)
         found = evaluate(folder, options.checkpoint)

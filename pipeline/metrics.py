@@ -122,9 +122,12 @@ class MetricsFile:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All lines of a metrics.jsonl or validations.jsonl, oldest first; none where there is no such file."""
     try:
-        return [json.loads(line) for line in _whole_lines(path)]
-    except ValueError:
-        raise UserError(f"{path} is damaged: not every line is JSON; mend or remove it") from None
+        lines = [json.loads(line) for line in _whole_lines(path)]
+        if all(isinstance(line["update"], int) for line in lines):
+            return lines
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass
+    raise UserError(f"{path} is damaged: not every line is JSON of an update; mend or remove it")
 
 
 def newest_lines(path: Path, *, end_bytes: int = 8192) -> tuple[list[dict[str, Any]], bool]:
@@ -162,7 +165,10 @@ def earlier_totals(folder: RunFolder, attempt: Path | None) -> Totals:
     total = Totals()
     for path in folder.attempts.glob("*/totals.json"):
         if path.parent != attempt:
-            total = total.plus(Totals(**json.loads(path.read_text())))
+            try:
+                total = total.plus(Totals(**json.loads(path.read_text())))
+            except (ValueError, TypeError, RecursionError):
+                raise UserError(f"{path} is damaged; remove it, and the result leaves out that attempt") from None
     return total
 
 

@@ -19,6 +19,7 @@ from mlperf_logging.mllog.mllog import MLLogger
 
 from pipeline.config import Config, Plan
 from pipeline.config.schema import OptimConfig
+from pipeline.errors import UserError
 from pipeline.metrics import UpdateLine, ValidationLine
 from pipeline.report.console import scale_note
 from pipeline.run_folder import write_atomically
@@ -26,7 +27,7 @@ from pipeline.run_folder import write_atomically
 TARGET_TOP1 = 75.9
 """Percent; MLPerf's target for resnet, from the rule set's closed_resnet.yaml. A run that ends below it is aborted."""
 
-TOKEN = ":::MLLOG "
+TOKEN = ":::MLLOG "  # noqa: S105 - how a line begins
 SGD_MOMENTUM = "sgd_opt_momentum"
 """The rule set's name; the library has no constant for it."""
 ENDED_EARLY = "ended_early"
@@ -190,8 +191,11 @@ def _read(path: Path, update: int) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    records = [json.loads(line.removeprefix(TOKEN)) for line in whole]
-    return [record for record in records if _stays(record, update)]
+    try:
+        records = [json.loads(line.removeprefix(TOKEN)) for line in whole]
+        return [record for record in records if _stays(record, update)]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise UserError(f"{path} is damaged: not every line is a record of MLPerf; mend or remove it") from None
 
 
 def _stays(record: dict[str, Any], update: int) -> bool:

@@ -75,26 +75,27 @@ def meet(
     opened, store = open_door(site, nodes) if world.Get_rank() == 0 else (None, None)
     door: Door = world.bcast(opened)
     leads = node.Get_rank() == 0
-    leads = node.Get_rank() == 0
     leaders = world.Split(0 if leads else MPI.UNDEFINED, world.Get_rank())
     facts = look(Question(site, nodes, node.Get_size(), door, attempt), os.environ) if leads else None
     handed_in = leaders.gather(facts) if leads else None
     faults: tuple[str, ...] = ()
     if handed_in is not None:
-        verdict = judge(handed_in, node_of_rank, versions)
+        verdict = judge(handed_in, node_of_rank, versions, way=door.address)
         told(verdict.report)
         faults = verdict.faults or ((door.fault,) if door.fault else ())
     faults = world.bcast(faults)
     if faults:
         raise UserError("; ".join(faults[:SHOWN]))
-    way = node.bcast(facts.way if facts else None)
-    return join(way, door) if store is None else store
+    return join(door) if store is None else store
 
 
-def judge(facts: Sequence[Facts], node_of_rank: Sequence[int], versions: Sequence[Mapping[str, str]]) -> Verdict:
+def judge(
+    facts: Sequence[Facts], node_of_rank: Sequence[int], versions: Sequence[Mapping[str, str]], *, way: str
+) -> Verdict:
     """What is wrong with the nodes, and what there is to tell of them.
 
     facts: of each node, in the order in which `node_of_rank`, which may name nodes by any numbers, first names them.
+    way: the address at which the first rank listens.
     """
     place = {node: number for number, node in enumerate(dict.fromkeys(node_of_rank))}
     host_of_rank = [facts[place[node]].host for node in node_of_rank]
@@ -102,7 +103,7 @@ def judge(facts: Sequence[Facts], node_of_rank: Sequence[int], versions: Sequenc
     warnings = _grouped((warning, one.host) for one in facts for warning in one.warnings)
     lines = [
         f"nodes: {len(facts)} ({_named(one.host for one in facts)}), {counted(len(node_of_rank), 'rank')}",
-        f"way to the first rank: {_counted(one.way or 'none' for one in facts)}",
+        f"the first rank listens on: {way or 'nothing'}",
     ]
     compared = [
         (name, list(zip((found.get(name, "none") for found in versions), host_of_rank, strict=True)), ONE_PYTHON)

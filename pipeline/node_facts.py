@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline import transport
 from pipeline.config.site import SiteConfig
-from pipeline.rendezvous import Door, find_way, interfaces, names, own_address, resolve
+from pipeline.rendezvous import Door, interfaces, names, no_way, own_address, resolve
 from pipeline.transport import address
 from pipeline.wording import counted
 
@@ -41,8 +41,6 @@ class Facts:
     """Its clock, seconds since 1970."""
     gpus: tuple[str, ...]
     driver: str
-    way: str
-    """The address by which it reaches the first rank's node; empty where it does not."""
     faults: tuple[str, ...]
     """What ends the run, without the node's name."""
     warnings: tuple[str, ...]
@@ -52,10 +50,9 @@ def look(question: Question, environment: Mapping[str, str]) -> Facts:
     """Find out; never raises."""
     now_s = time.time()  # first: all nodes come from a collective, and what follows takes its time
     site, several = question.site, question.nodes > 1
-    way, tried = find_way(question.door)
     faults = [*_interface(site, several)]
-    if not way and question.door.addresses:
-        faults.append(f"cannot reach the first rank's node: {tried}; set site.interface or site.host_suffix")
+    if question.door.address and (why := no_way(question.door)):
+        faults.append(f"cannot reach the first rank's node: {why}; set site.interface or site.host_suffix")
     cuda = site.device == "cuda"
     found = gpus() if cuda else ()
     if cuda and len(found) < question.workers_here:
@@ -67,7 +64,7 @@ def look(question: Question, environment: Mapping[str, str]) -> Facts:
     faults += _folder(question.attempt)
     warnings = _local_storage(site, environment)
     driver = nvidia_driver() if cuda else ""
-    return Facts(socket.gethostname(), now_s, found, driver, way, tuple(faults), tuple(warnings))
+    return Facts(socket.gethostname(), now_s, found, driver, tuple(faults), tuple(warnings))
 
 
 def gpus() -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Where ranks meet before they know each other: addresses of the first rank's node, and the store that listens there.
 
-With site.interface the store listens on that interface's address and nowhere beyond; between the ranks of one node on
-loopback. Otherwise other nodes try the names of the first rank's node, then its address, and take the first that
-answers. IPv4. Torch-free, but for the store itself.
+The store listens on one address and nowhere beyond: site.interface's; between the ranks of one node loopback; otherwise
+the one that the name of the first rank's node leads to, as gloo's own sockets do. IPv4. Torch-free, but for the store
+itself.
 """
 
 import socket
@@ -17,7 +17,7 @@ from pipeline.transport import address
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK = "lo"
 CONNECT_S = 10.0
 STORE_S = 120.0
 
@@ -29,8 +29,8 @@ BACKLOG = 4096
 class Door:
     """Where the first rank listens, as the others are told."""
 
-    addresses: tuple[str, ...]
-    """Names and addresses to try, in order; none where it cannot listen."""
+    address: str
+    """Empty where it cannot listen."""
     port: int
     fault: str = ""
     """Why it cannot listen."""
@@ -63,8 +63,10 @@ def own_address(host_suffix: str) -> str:
 
 def choose_interface(site: SiteConfig, nodes: int) -> str:
     """The interface for sockets between ranks; empty where torch finds it by the host's bare name."""
-    if site.interface or nodes == 1:
-        return site.interface or "lo"  # loopback needs no resolvable host name
+    if nodes == 1:
+        return LOOPBACK  # which needs no resolvable host name, and nobody else reaches
+    if site.interface:
+        return site.interface
     bare = resolve(socket.gethostname())
     if bare and not is_loopback(bare):
         return ""
@@ -77,42 +79,32 @@ def open_door(site: SiteConfig, nodes: int) -> tuple[Door, "dist.TCPStore | None
 
     It answers at once: a queue of callers that nobody takes would be full at some kernels' 128.
     """
-    interface = choose_interface(site, nodes)
-    only = site.interface is not None or nodes == 1
+    interface = LOOPBACK if nodes == 1 else site.interface
     at = (address(interface) or "") if interface else own_address(site.host_suffix)
-    if only and not at:
-        return Door((), 0, f"{interface} has no address to listen on"), None
+    if not at:
+        where = f"{interface} has no address" if interface else "the first rank's node has no name with an address"
+        return Door("", 0, f"{where} to listen on"), None
     try:
-        listening = socket.create_server((at if only else "", 0), backlog=BACKLOG)
+        listening = socket.create_server((at, 0), backlog=BACKLOG)
     except OSError as error:
-        return Door((), 0, f"the first rank cannot listen on {at or 'any address'}: {error.strerror or error}"), None
-    addresses = (at,) if only else (*names(site.host_suffix), *([at] if at else []))
-    door = Door(addresses, listening.getsockname()[1])
-    return door, _store(at if only else LOOPBACK, door, listening)
+        why = error.strerror or error
+        return Door("", 0, f"the first rank cannot listen on {at}: {why}; set site.interface to one of its own"), None
+    door = Door(at, listening.getsockname()[1])
+    return door, _store(door, listening)
 
 
-def find_way(door: Door) -> tuple[str, str]:
-    """The first of a door's addresses at which it answers, and what became of each that was tried before."""
-    tried = []
-    for name in door.addresses:
-        found = resolve(name)
-        if not found:
-            tried.append(f"{name} has no address here")
-            continue
-        if is_loopback(found) and found != name:
-            tried.append(f"{name} is {found} here")
-            continue
-        try:
-            socket.create_connection((found, door.port), timeout=CONNECT_S).close()
-            return found, ", ".join(tried)
-        except OSError as error:
-            tried.append(f"{name} ({found}) does not answer at port {door.port}: {error.strerror or error}")
-    return "", ", ".join(tried)
+def no_way(door: Door) -> str:
+    """Why a door does not answer; empty where it does."""
+    try:
+        socket.create_connection((door.address, door.port), timeout=CONNECT_S).close()
+    except OSError as error:
+        return f"{door.address} does not answer at port {door.port}: {error.strerror or error}"
+    return ""
 
 
-def join(at: str, door: Door) -> "dist.TCPStore":
-    """The store behind a door, for every rank but the first. at: the address that answered."""
-    return _store(at, door, None)
+def join(door: Door) -> "dist.TCPStore":
+    """The store behind a door, for every rank but the first."""
+    return _store(door, None)
 
 
 def interfaces() -> Sequence[str]:
@@ -120,12 +112,17 @@ def interfaces() -> Sequence[str]:
     return [name for _, name in socket.if_nameindex()]
 
 
-def _store(at: str, door: Door, listening: socket.socket | None) -> "dist.TCPStore":
+def _store(door: Door, listening: socket.socket | None) -> "dist.TCPStore":
     import torch.distributed as dist
 
     timeout = timedelta(seconds=STORE_S)
     if listening is None:
-        return dist.TCPStore(at, door.port, is_master=False, timeout=timeout)
+        return dist.TCPStore(door.address, door.port, is_master=False, timeout=timeout)
     return dist.TCPStore(
-        at, door.port, is_master=True, wait_for_workers=False, timeout=timeout, master_listen_fd=listening.detach()
+        door.address,
+        door.port,
+        is_master=True,
+        wait_for_workers=False,
+        timeout=timeout,
+        master_listen_fd=listening.detach(),
     )

@@ -21,6 +21,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,9 @@ EXIT_SAVED = 85
 
 SUFFIXES = ["", ".fault", ".effect"]
 """Of the files of ranks' last lines: what a user can mend, a fault, and what was met before its cause was known."""
+
+JOB_ID = re.compile(r"\d[A-Za-z0-9_.\[\]-]*")
+"""A job as schedulers call it: 7, 7_1, 7[1].server, 7.1. What else stands in its place could be an option to them."""
 
 OF_A_RESULT = ("complete", "updates", "top1", "images_per_s")
 """Keys of result.json without which nothing can be said of a run."""
@@ -94,9 +98,9 @@ class RunFolder:
         for candidate in chain([wanted], names):
             folder = cls(candidate)
             try:
-                folder.path.mkdir(mode=0o700)
-                for inner in (folder.log, folder.checkpoints, folder.attempts):
-                    inner.mkdir()
+                for made in (folder.path, folder.log, folder.checkpoints, folder.attempts):
+                    made.mkdir(mode=0o700)
+                    made.chmod(0o700)  # whatever the umask takes away
                 return folder
             except FileExistsError:
                 if not rename:
@@ -119,7 +123,7 @@ class RunFolder:
             raise UserError(f"{path} cannot be read: {error.strerror}") from None
         for inner in (folder.log, folder.checkpoints, folder.attempts):
             try:
-                inner.mkdir(exist_ok=True)
+                inner.mkdir(mode=0o700, exist_ok=True)
             except OSError as error:
                 raise UserError(f"{inner} cannot be made: {error.strerror}") from None
         return folder
@@ -186,14 +190,17 @@ class RunFolder:
         """
         try:
             lines = self.submissions.read_text().splitlines()
-            return [str(job_id) for job_id in json.loads(lines[-1])["job_ids"]] if lines else []
+            ids = [str(job_id) for job_id in json.loads(lines[-1])["job_ids"]] if lines else []
+            if all(map(JOB_ID.fullmatch, ids)):
+                return ids
         except FileNotFoundError:
             return []
         except (OSError, ValueError, LookupError, TypeError):
-            raise UserError(
-                f"{self.submissions} is damaged, so nobody knows the run's job; look for it in the queue, and remove "
-                "that file once there is none"
-            ) from None
+            pass
+        raise UserError(
+            f"{self.submissions} is damaged, so nobody knows the run's job; look for it in the queue, and remove "
+            "that file once there is none"
+        )
 
     @contextlib.contextmanager
     def submitting(self) -> Iterator[None]:

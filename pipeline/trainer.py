@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -30,8 +31,10 @@ from pipeline.data.exchange import ExchangeError
 from pipeline.data.loader import Batch, TrainingLoader, validation_batches
 from pipeline.data.memory import SampleMemory, Source
 from pipeline.data.synthetic import SyntheticLoader
+from pipeline.errors import UserError
 from pipeline.metrics import LoopTime, Totals, UpdateLine, ValidationLine
 from pipeline.optim.schedule import Position, position
+from pipeline.plain_messages import gather, tell_all
 from pipeline.profiler import Profiler, phase
 from pipeline.run_folder import RunFolder, write_atomically
 from pipeline.saving import Saver
@@ -169,29 +172,30 @@ class Trainer:
 
         The first rank says which it is: a parallel file system may show its nodes different listings.
         """
-        newest = [checkpoint.newest(self._folder) if self._workers.is_head else None]
+        newest = checkpoint.newest(self._folder) if self._workers.is_head else None
         with self._heartbeat.collective("learning which checkpoint is the newest"):
-            dist.broadcast_object_list(newest, src=0, group=self._workers.control)
-        if newest[0] is None:
+            newest = tell_all(newest, self._workers.control)
+        if newest is None:
             return 0
         config = self._config
-        state = checkpoint.load(self._folder, newest[0], self._epochs, identity(config), regrid=config.resume.regrid)
-        self._step.model.load_state_dict(state.model)
-        self._step.optimizer.load_state_dict(state.optimizer)
-        self._step.scaler.load_state_dict(state.scaler)
-        if state.batch_norm is not None and state.plan["workers"] == self._workers.world_size:
-            self._step.batch_norm.restore(state.batch_norm[self._workers.rank].to(self._workers.device))
-            self._averaged = False
+        state = checkpoint.load(self._folder, newest, self._epochs, identity(config), regrid=config.resume.regrid)
+        with checkpoint.fitting(self._folder.checkpoint(newest)):
+            self._step.model.load_state_dict(state.model)
+            self._step.optimizer.load_state_dict(state.optimizer)
+            self._step.scaler.load_state_dict(state.scaler)
+            if state.batch_norm is not None and state.plan["workers"] == self._workers.world_size:
+                self._step.batch_norm.restore(state.batch_norm[self._workers.rank].to(self._workers.device))
+                self._averaged = False
         return state.update
 
     def _chosen_all_reduce(self) -> str | None:
         """What `allreduce=auto` took when the run began, so that a resumed one continues to the bit; None: not yet."""
-        chosen = [None]
+        chosen: str | None = None
         if self._workers.is_head and self._folder.all_reduce.exists():
-            chosen = [json.loads(self._folder.all_reduce.read_text())["name"]]
+            chosen = _read_name(self._folder.all_reduce)
         with self._heartbeat.collective("learning which all-reduce runs"):
-            dist.broadcast_object_list(chosen, src=0, group=self._workers.control)
-        return chosen[0]
+            told: str | None = tell_all(chosen, self._workers.control)
+        return told
 
     def _after_update(self, here: Position) -> bool:
         """Agree, validate, save, where it is due; returns whether a stop was requested anywhere."""
@@ -293,10 +297,9 @@ class Trainer:
         slow = self._slow.find(took_s)
         if not slow:  # on no worker: all have the same numbers
             return
-        told: list[tuple[Spent, str]] = [(own, "")] * self._workers.world_size
         with self._heartbeat.collective("learning who was slow"):
-            dist.all_gather_object(told, (own, socket.gethostname()), group=self._workers.control)
-        spent, hosts = zip(*told, strict=True)
+            told = gather([vars(own), socket.gethostname()], self._workers.control)
+        spent, hosts = [Spent(**times) for times, _ in told], [host for _, host in told]
         for place, times in slow.items():
             update = lines[place].update
             self._observer.slow(update, line(update, took_s[place], times, spent, hosts))
@@ -383,6 +386,14 @@ class Trainer:
 
     def _loop_s(self) -> float:
         return time.perf_counter() - self._started
+
+
+def _read_name(path: Path) -> str:
+    """The name of the all-reduce in an allreduce.json. Raises UserError where there is none."""
+    try:
+        return str(json.loads(path.read_text())["name"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise UserError(f"{path} is damaged; remove it, and the all-reduce is chosen anew") from None
 
 
 def epochs_of(config: Config, plan: Plan, workers: Workers) -> Epochs:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from jobs.doctor.finding import Finding, Subject, ask, gigabytes, judge
 from pipeline.errors import UserError
+from pipeline.ownership import exposed
 
 FOLDER, LOCKS, SPACE, CORES = "run folder", "locks (flock)", "free space", "cores"
 
 ANSWER_S = 20
 """A file system that takes longer hangs."""
 
-SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only its size is asked for
 
 TRY_LOCKS = """
 import fcntl, sys, tempfile
@@ -45,6 +46,8 @@ def folder(subject: Subject) -> tuple[Finding, Finding]:
         written = Finding(FOLDER, "FAIL", found, "a file can be made", mend)
         return written, Finding(LOCKS, "skip", "nothing can be written there")
     written = Finding(FOLDER, "ok", f"{where} can be written")
+    if why := exposed(Path(subject.config.run.dir)):
+        written = Finding(FOLDER, "warn", why, "folders that nobody else can change", "name one of yours by run.dir=")
     if said == "works":
         return written, Finding(LOCKS, "ok", f"they work in {where}")
     mend = "only the scheduler keeps a run from starting twice: do not submit one run folder twice"

@@ -12,6 +12,7 @@ from pipeline.config.choices import one_of
 from pipeline.config.optim_checks import check_optim
 from pipeline.config.plan import Plan, make_plan
 from pipeline.config.schema import Config
+from pipeline.config.secrets import URL_WITH_PASSWORD
 from pipeline.config.site import NetworkConfig
 from pipeline.config.site_checks import check_site
 from pipeline.errors import UserError
@@ -106,10 +107,15 @@ def _check_choices(config: Config) -> None:
 
 
 def _check_text(config: Config) -> None:
-    """No text of a configuration may hold what neither a file name nor a shell's word can."""
+    """No text of a configuration may hold what neither a file name nor a shell's word can, nor a password."""
     for key, value in _leaves("", asdict(config)):
         if isinstance(value, str) and ("\0" in value or any("\ud800" <= one <= "\udfff" for one in value)):
             raise UserError(f"{key}={value!r:.80}: holds a NUL or half of a character, which no program takes")
+        if isinstance(value, str) and URL_WITH_PASSWORD.search(value):
+            raise UserError(
+                f"{key} holds an address with a password, and run folders are shown to others; leave the password to a "
+                "file that only you can read"
+            )
 
 
 def _check_finite(config: Config) -> None:

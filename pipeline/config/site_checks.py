@@ -6,6 +6,7 @@ Torch-free.
 import re
 
 from pipeline.config.choices import one_of
+from pipeline.config.secrets import SECRET, named
 from pipeline.config.site import ContainerConfig, SiteConfig
 from pipeline.config.wall_time import AUTO, seconds
 from pipeline.errors import UserError
@@ -19,9 +20,6 @@ CONTAINERS = ("none", "apptainer", "singularity", "docker")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/][A-Za-z0-9_.,:@%+=/-]*")
 """What a scheduler takes as one plain word, with nothing that a shell or its own parser would read otherwise."""
-
-SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|PROXY", re.IGNORECASE)
-"""Names of variables whose value is nobody else's business; proxies carry passwords."""
 
 OURS = {
     "slurm": (
@@ -45,6 +43,7 @@ def check_site(site: SiteConfig, container: ContainerConfig) -> None:
     _check_variables(site)
     _check_numbers(site)
     _check_container(site, container)
+    _check_options(site, container)
     if site.wall_time != AUTO:
         check_wall_time(site)
 
@@ -91,6 +90,21 @@ def _check_words(site: SiteConfig) -> None:
                 f"site.extra_directives[{place}]={shown(directive)}: one option of the scheduler, on one line, as "
                 "--constraint=h200"
             )
+
+
+def _check_options(site: SiteConfig, container: ContainerConfig) -> None:
+    options = {
+        "site.extra_directives": site.extra_directives,
+        "site.launcher_options": site.launcher_options,
+        "container.options": container.options,
+    }
+    for key, words in options.items():
+        for place, word in enumerate(words):
+            if name := named(word):
+                raise UserError(
+                    f"{key}[{place}] gives {name}, which looks like a secret, and others read scripts and "
+                    "command lines; keep it in a file that only you can read"
+                )
 
 
 def is_ours(directive: str, scheduler: str) -> bool:

@@ -12,6 +12,9 @@ from pipeline.config.schema import Config
 from pipeline.errors import UserError
 from pipeline.run_folder import check_regular
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Makes plain values of YAML and nothing else; the one in C is ten times as quick."""
+
 
 def save(config: Config, path: Path) -> None:
     """Write `config` as YAML to `path`."""
@@ -37,7 +40,7 @@ def read_yaml(path: Path) -> Any:
     """The YAML of a run folder's file. Raises UserError where it is absent or none."""
     check_regular(path)
     try:
-        tree = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # ten times as quick
+        tree = yaml.load(path.read_text(), LOADER)  # noqa: S506 - a safe one
     except FileNotFoundError:
         raise UserError(f"{path}: no such file, so its folder is not a run folder") from None
     except OSError as error:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import UserError
 
-FOLDER = Path("/dev/shm")
+FOLDER = Path("/dev/shm")  # noqa: S108 - names are random, and files locked before they have one
 PREFIX = "torus224-"
 FIELD_BYTES = 8
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from pipeline.report.table import Cell, Table
+from pipeline.wording import printable
 
 REBUILT = "†"
 
@@ -33,8 +34,7 @@ def page(title: str, lines: Sequence[str], tables: Sequence[Table], pictures: Se
 
 def escaped(text: str) -> str:
     """`text` as Markdown that shows it, on one line: a run folder's name may hold anything."""
-    printable = "".join(one if one.isprintable() else " " for one in text)
-    plain = re.sub(r"([\\`*_\[\]|~$#!])", r"\\\1", printable)
+    plain = re.sub(r"([\\`*_\[\]|~$#!])", r"\\\1", printable(text))
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.report.table import Kind, Table
+from pipeline.wording import printable
 
 KINDS: dict[Kind, str] = {
     "published": "printed in a paper",
@@ -49,7 +50,7 @@ def page(title: str, lines: Sequence[str], tables: Sequence[Table], figures: Seq
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["shown"] = shown
+    environment.filters["shown"] = printable
     drawn = [
         (figure, [(inline(one.svg, f"{figure.key}-{number}"), one.words) for number, one in enumerate(figure.pictures)])
         for figure in figures
@@ -59,15 +60,11 @@ def page(title: str, lines: Sequence[str], tables: Sequence[Table], figures: Seq
     )
 
 
-def shown(text: str) -> str:
-    """`text` without what is no character of a page: a run folder's name may hold anything."""
-    return "".join(one if one.isprintable() else " " for one in text)
-
-
 def inline(svg: bytes, key: str) -> Markup:
     """A picture of ours as a part of the page: its names made its own by `key`; for screen readers there are words."""
     text = svg.decode()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'\bid="([^"]+)"', rf'id="{key}-\1"', text)
     text = re.sub(r'(href="#|url\(#)', rf"\g<1>{key}-", text)
-    return Markup(re.sub(r'<svg ([^>]*?)width="[^"]*"', r'<svg aria-hidden="true" focusable="false" \1', text, count=1))
+    text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r'<svg aria-hidden="true" focusable="false" \1', text, count=1)
+    return Markup(text)  # noqa: S704 - drawn by matplotlib, which escapes names

@@ -6,6 +6,7 @@ Torch-free.
 """
 
 import argparse
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -60,6 +61,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog='make plot RUN="runs/… runs/…"', description=__doc__)
     parser.add_argument("runs", nargs="+", help="run folders; the pictures go to the first one's plots/")
     options = parser.parse_args(arguments)
+    os.umask(0o077)  # a run folder is its owner's
     try:
         folders = [RunFolder.open(run) for run in options.runs]
         for path in save(draw(read(folders)), folders[0].plots):

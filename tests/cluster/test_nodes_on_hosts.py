@@ -62,7 +62,7 @@ def test_ranks_meet_on_the_interface_and_are_refused_all_alike(tmp_path: Path) -
     found = json.loads(done.stdout.splitlines()[-1])
     why = "node0, node1: site.require_ib=true, and gloo talks by sockets; site.require_ib=false would run by sockets"
     assert found["refused"] == [why] * 2
-    assert found["told"][:2] == ["nodes: 2 (node0, node1), 2 ranks", f"way to the first rank: {address}"]
+    assert found["told"][:2] == ["nodes: 2 (node0, node1), 2 ranks", f"the first rank listens on: {address}"]
     assert found["stages"] == ["starting MPI", "comparing nodes", "connecting to the others"]
     own = "".join(f"{int(part):02X}" for part in reversed(address.split(".")))
     assert {one.partition(":")[0] for one in found["listening"]} == {own}

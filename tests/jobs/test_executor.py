@@ -1,6 +1,8 @@
 """The executors as submitit's: submit, batch, what a job says of itself, and what a rank knows."""
 
 import json
+import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from submitit.core.utils import DelayedSubmission, UncompletedJobError
 from jobs import pbs, slurm, task
 from jobs.compose import compose
 from jobs.prepare import create
+from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
 from tests.jobs import fake_pbs
 from tests.jobs.runs import RESULT, add_attempt
@@ -36,6 +39,35 @@ def test_what_was_submitted_is_kept_as_a_pickle_of_a_path(server: Path, run: Run
     kept = job.submission()
     assert isinstance(kept, DelayedSubmission)
     assert repr(kept.function) == f"RunFolder('{run.path}')"
+
+
+@pytest.mark.parametrize("shared", [".", "submission"])
+def test_a_pickle_that_somebody_else_could_have_written_is_not_read(server: Path, run: RunFolder, shared: str) -> None:  # noqa: ARG001
+    job = pbs.PbsExecutor(run.submission).submit(task.RunFolder(run.path))
+    (run.path / shared).chmod(0o770)
+    canary = run.path / "canary"
+    job.paths.submitted_pickle.write_bytes(pickle.dumps(Evil(canary)))
+    with pytest.raises(UserError, match="can be written by others"):
+        job.submission()
+    assert not canary.exists()
+
+
+class Evil:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, canary: Path) -> None:
+        self._canary = canary
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self._canary),)
+
+
+def test_a_run_folder_that_somebody_else_could_have_written_is_not_submitted(server: Path, run: RunFolder) -> None:
+    run.path.chmod(0o711)
+    run.script.chmod(0o702)
+    with pytest.raises(UserError, match=r"job\.sh can be written by others"):
+        pbs.PbsExecutor(run.submission).submit(task.RunFolder(run.path))
+    assert fake_pbs.calls(server, "qsub") == []
 
 
 def test_a_failed_run_raises_with_its_own_words(server: Path, run: RunFolder) -> None:

@@ -43,6 +43,13 @@ def test_the_jobs_log_is_shown_whole_or_its_last_lines(
     assert shown([run, "--lines", "9"], capsys) == "one\ntwo\nthree"
 
 
+def test_a_log_does_not_command_the_terminal(submitted: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    add_attempt(submitted, "7", 0)
+    submitted.job_log.write_bytes("a\tbär\r\n\x1b]0;title\x07\x9b2J\x7f".encode())
+    lost = "\N{REPLACEMENT CHARACTER}"
+    assert shown([str(submitted.path)], capsys) == f"a\tbär\r\n{lost}]0;title{lost}{lost}2J{lost}"
+
+
 def test_where_the_script_never_began_the_schedulers_log_is_shown(
     submitted: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,11 +117,11 @@ def test_what_was_found_of_its_nodes_stands_in_the_first_log_and_with_the_hosts_
     log = folder.rank_log(0).read_text().splitlines()
     assert log[0] == "not bound to CPUs: site.binding=none"
     assert re.fullmatch(r"nodes: 1 \(.+\), 4 ranks", log[1])
-    assert "way to the first rank: 127.0.0.1" in log
+    assert "the first rank listens on: 127.0.0.1" in log
     kept = folder.environment.read_text().rpartition("\nattempt 0, ")[2].splitlines()
     assert set(kept[1:-1]) <= set(log)
     assert kept[-1] == f"hosts {socket.gethostname()}"
-    assert "way to the first rank" not in output
+    assert "the first rank listens on" not in output
     assert not (folder.attempts / "0" / "starting").exists()
 
 

@@ -26,3 +26,20 @@ def test_another_decoder_is_refused_in_one_line(folder: RunFolder) -> None:
 def test_what_changes_no_pixel_of_a_good_sample_may_change(folder: RunFolder, word: str) -> None:
     _, config = prepare.resume(str(folder.path), [word])
     assert config == compose(["exp=exp5", f"data.path={config.data.path}", f"run.dir={config.run.dir}", word])
+
+
+def test_a_run_folder_that_somebody_else_could_have_written_is_not_gone_on_with(folder: RunFolder) -> None:
+    folder.path.chmod(0o770)
+    before = folder.script.read_bytes()
+    folder.overrides.write_text(f"- site.python={folder.path}/evil\n")
+    with pytest.raises(UserError, match=r"run can be written by others \(mode 0770\), so what is in "):
+        prepare.resume(str(folder.path), [])
+    assert folder.script.read_bytes() == before
+
+
+def test_the_value_of_a_secret_variable_is_not_written(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "hf_0123456789")
+    before = folder.config.read_bytes()
+    with pytest.raises(UserError, match="the configuration holds the value of SOME_TOKEN, which looks like a secret"):
+        prepare.resume(str(folder.path), ["+site.environment.LOGIN='user hf_0123456789'"])
+    assert folder.config.read_bytes() == before

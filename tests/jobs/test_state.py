@@ -181,3 +181,8 @@ def test_a_run_that_was_ended_by_term_says_so_unless_somebody_said_more(folder: 
     (attempt / "errors").mkdir()
     (attempt / "errors" / "rank-3").write_text("rank 3: sample x cannot be decoded\n")
     assert state(folder, job_7=GONE).why == "exit code 143: rank 3: sample x cannot be decoded"
+
+
+def test_what_is_no_job_in_an_attempt_is_none(folder: RunFolder) -> None:
+    add_attempt(folder, "--me")
+    assert "--me" not in jobs_of(folder)

@@ -1,7 +1,9 @@
 """Checkpoints: whole or absent, the newest kept, damage and strangers named."""
 
+import hashlib
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +12,11 @@ import torch
 
 from jobs.compose import compose
 from pipeline import checkpoint
-from pipeline.config import make_plan
+from pipeline.config import make_plan, save
 from pipeline.config.identity import identity
 from pipeline.data.epochs import Epochs
 from pipeline.errors import UserError
+from pipeline.evaluate import evaluate
 from pipeline.run_folder import RunFolder
 
 
@@ -139,15 +142,34 @@ def test_what_an_interrupted_writer_left_goes(folder: RunFolder) -> None:
     assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["update-000010.pt", "update-000010.pt.sha256"]
 
 
-def test_a_pickle_that_would_run_code_is_refused(folder: RunFolder) -> None:
+def test_a_pickle_that_would_run_code_is_refused_by_every_reader(folder: RunFolder) -> None:
+    canary = folder.path / "canary"
+
     class Evil:
         def __reduce__(self) -> tuple[object, tuple[str]]:
-            return os.system, ("true",)
+            return os.mkdir, (str(canary),)
 
-    path = folder.checkpoint(1)
+    path = checkpoint.save(folder, state(1), keep=2)
     torch.save({"update": Evil()}, path)
+    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_name(f"{path.name}.sha256").write_text(f"{checksum}  {path.name}\n")  # who writes one writes the other
+    assert checkpoint.sift(folder) == []
+    save(compose(["exp=exp5"]), folder.config)
+    readers: list[Callable[[], object]] = [
+        lambda: checkpoint.read(path),
+        lambda: checkpoint.load(folder, 1, Epochs(0, make_plan(compose(["exp=exp5"]))), {}),
+        lambda: evaluate(folder, None),
+        lambda: evaluate(folder, path),
+    ]
+    for read in readers:
+        with pytest.raises(UserError, match="is damaged or no checkpoint"):
+            read()
+    path.with_name(f"{path.name}.sha256").unlink()
     with pytest.raises(UserError, match="is damaged or no checkpoint"):
-        checkpoint.read(path)
+        checkpoint.sift(folder)
+    assert not canary.exists()
+    torch.load(path, weights_only=False)
+    assert canary.exists(), "it does run code, where it is let"
 
 
 def test_a_full_disk_leaves_the_old_one_and_no_scrap(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

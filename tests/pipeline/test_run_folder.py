@@ -20,6 +20,17 @@ def test_it_is_private_and_never_taken_twice(tmp_path: Path) -> None:
         RunFolder.create(tmp_path / "a" / "run")
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o277])
+def test_all_that_it_is_made_of_is_its_owners_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        folder = RunFolder.create(tmp_path / "run")
+    finally:
+        os.umask(before)
+    made = (folder.path, folder.log, folder.checkpoints, folder.attempts)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 4
+
+
 def test_an_unnamed_run_takes_the_next_free_name(tmp_path: Path) -> None:
     names = [RunFolder.create(tmp_path / "run", rename=True).path.name for _ in range(3)]
     assert names == ["run", "run-2", "run-3"]
@@ -112,6 +123,21 @@ def test_two_cannot_submit_one_run_at_once(tmp_path: Path) -> None:
         folder.submitting(),
     ):
         pass
+
+
+@pytest.mark.parametrize("job_id", ["--me", "-u", "", "7 8", "$(x)", "../7"])
+def test_what_is_no_job_never_reaches_a_schedulers_command(tmp_path: Path, job_id: str) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.note_submission("slurm", ["7", job_id])
+    with pytest.raises(UserError, match=r"submissions\.jsonl is damaged, so nobody knows the run's job"):
+        folder.job_ids()
+
+
+@pytest.mark.parametrize("job_id", ["7", "7_1", "7[1].pbs-server.example", "7.1", "7[].pbsn0"])
+def test_a_job_is_called_as_slurm_pbs_and_grid_engine_call_it(tmp_path: Path, job_id: str) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.note_submission("slurm", [job_id])
+    assert folder.job_ids() == [job_id]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", "null", '{"a": 1}'])

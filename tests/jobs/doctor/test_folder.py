@@ -44,3 +44,9 @@ def test_fewer_cores_than_workers_only_warn(cores: int, level: str, monkeypatch:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     assert folder.cores(subject("workers=4")).level == level
     assert folder.cores(at_site("slurm")).level == "skip"
+
+
+def test_a_folder_above_that_others_can_change_is_a_warning(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    written, _ = folder.folder(subject(f"run.dir={tmp_path}/run"))
+    assert (written.level, written.found) == ("warn", f"{tmp_path} can be written by others (mode 0777)")

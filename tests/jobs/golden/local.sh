@@ -63,13 +63,14 @@ export PYTHONUNBUFFERED=1
 export OPENBLAS_NUM_THREADS=1
 export MKL_NUM_THREADS=1
 export OMP_NUM_THREADS=1
+export OMPI_MCA_btl='^tcp'
 export PYTHONPATH=/home/user/torus224
 
 # Open MPI's shared memory gets a folder of its own, so that nothing of it outlives the run. The lock is inherited by
 # every process of the run and so is free only when all are dead: what a killed run left is removed by the next one.
 segments=/dev/shm/torus224-mpi-$UID
 for old in "$segments"-*/lock; do
-    [ -e "$old" ] && flock --nonblock "$old" rm -rf "${old%/lock}"
+    [ -O "${old%/lock}" ] && [ -f "$old" ] && flock --nonblock "$old" rm -rf "${old%/lock}"  # nobody else's
 done
 segments=$segments-$$
 mkdir -m 700 "$segments" || exit 1

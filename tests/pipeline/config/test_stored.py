@@ -25,3 +25,11 @@ def test_a_key_of_another_version_is_refused(tmp_path: Path) -> None:
     path.write_text("sede: 3\n")
     with pytest.raises(UserError, match="sede"):
         load(path)
+
+
+def test_a_tag_that_would_run_code_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"experiment: !!python/object/apply:os.mkdir ['{tmp_path}/canary']\n")
+    with pytest.raises(UserError, match=r"config\.yaml is damaged: could not determine a constructor for the tag"):
+        load(path)
+    assert not (tmp_path / "canary").exists()
