@@ -79,7 +79,7 @@ def read(attempt: Path) -> list[Standing]:
     """The notes of an attempt's ranks, by rank; those that cannot be read are left out."""
     found = []
     for path in (attempt / "starting").glob("rank-*"):
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
             line = json.loads(path.read_text())
             rank = int(path.name.removeprefix("rank-"))
             found.append(Standing(rank, str(line["host"]), str(line["stage"]), int(line["world_size"])))

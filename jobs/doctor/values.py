@@ -80,7 +80,7 @@ def _manifest(subject: Subject) -> tuple[int, int]:
         splits = json.loads((_folder(subject) / "manifest.json").read_text())["splits"]
         samples, train_bytes = int(splits["train"]["samples"]), int(splits["train"]["bytes"])
         validation_bytes = int(splits["validation"]["bytes"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise UserError(
             f"{_folder(subject)}/manifest.json tells no samples ({error}); prepare the shards again"
         ) from None

@@ -93,7 +93,7 @@ class DataFolder:
             record = Record(**found, oddities=oddities)
             sizes = {f"{name}.tar": record.entry["bytes"], f"{name}.tsv": record.index_bytes}
             whole = all((self.path / file).stat().st_size == size for file, size in sizes.items())
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
         return record if whole else None
 
@@ -108,7 +108,7 @@ class DataFolder:
         """The fingerprints of all shards that have a record, whole or not, by name."""
         found = {}
         for path in sorted(self._records.glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
                 found[path.stem] = str(json.loads(path.read_text())["fingerprint"])
         return found
 
@@ -117,7 +117,7 @@ class DataFolder:
         try:
             found = json.loads(self.manifest.read_text())
             return found["from"] == [str(path) for path in paths] and list(found["splits"]) == [TRAIN]
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return False
 
     def remove_all_but(self, names: Collection[str]) -> None:

@@ -145,7 +145,7 @@ def _json_label(archive: Archive, member: Member, content: bytes) -> str:
     """`label` of a JSON; empty where there is none."""
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     if not isinstance(found, dict) or "label" not in found:
         return ""
