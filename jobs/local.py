@@ -89,6 +89,8 @@ def _cause(folder: RunFolder, code: int, logged: int) -> str:
 
 
 def _ending_of_mpirun(code: int) -> str:
+    if code == 128 + signal.SIGTERM:
+        return "ended from outside (TERM)"
     return f"mpirun was ended by signal {code - 128}" if code > 128 else f"mpirun ended with code {code}"
 
 

@@ -235,7 +235,8 @@ class RunFolder:
     def last_words(self, log: Path) -> str:
         """The last line of a log that says something; of a long log only the end is read."""
         lines = self.end_of(log).splitlines()
-        return next((" ".join(line.split()) for line in reversed(lines) if any(map(str.isalnum, line))), "")
+        said = next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
+        return " ".join("".join(one if one.isprintable() else " " for one in said).split())  # mpirun's may hold a NUL
 
     def end_of(self, log: Path) -> str:
         """The last few thousand characters of a log; empty where there is none."""
