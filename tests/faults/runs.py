@@ -1,17 +1,18 @@
 """Runs of `make train` that meet a fault: started, struck, watched to their end, and started again."""
 
 import os
-import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.run_processes import processes
 from pipeline.metrics import newest_lines
 from pipeline.run_folder import RunFolder
 from tests.faults.table import Row, note
-from tests.jobs.test_make import environment, processes, the_error
+from tests.jobs.test_make import environment, the_error
 
 TIMEOUT_S = 5
 """allreduce.timeout_s of these runs."""
@@ -107,10 +108,16 @@ def leaves_nothing(folder: RunFolder, seen: RunFolder | None = None) -> None:
 
 
 def script_of(folder: RunFolder) -> int:
-    """The process of the newest attempt's script."""
+    """What the newest attempt's script calls itself."""
     attempt = folder.latest_attempt()
     assert attempt is not None
     return int((attempt / "job_id").read_text())
+
+
+def send(number: signal.Signals, pid: int | None) -> None:
+    """Signal a process that must be there."""
+    assert pid is not None
+    os.kill(pid, number)
 
 
 def exit_code(folder: RunFolder) -> int | None:
@@ -128,20 +135,3 @@ def wait_until(is_so: Callable[[], bool], *, every_s: float = 0.1) -> None:
             return
         time.sleep(every_s)
     raise AssertionError("not within a minute and a half")
-
-
-def process_of(folder: RunFolder, rank: int) -> int:
-    """The process that mpirun calls `rank`."""
-    word = f"OMPI_COMM_WORLD_RANK={rank}".encode()
-    (found,) = [pid for pid in processes(folder) if word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
-    return found
-
-
-def mpirun_of(folder: RunFolder) -> int:
-    """The process of mpirun."""
-    (found,) = [
-        pid
-        for pid in processes(folder)
-        if re.search(r"/(prterun|mpirun)\0", Path(f"/proc/{pid}/cmdline").read_text().partition("-n\0")[0])
-    ]
-    return found

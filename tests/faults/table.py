@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pipeline.report.markdown import escaped
+from pipeline.report.markdown import escaped, put_between
 
 BEGIN, END = "<!-- faults: written by make faults -->", "<!-- end of faults -->"
 HEAD = "| fault | what the user sees | time to stop | updates lost | started again |\n|---|---|---:|---:|---|"
@@ -76,19 +76,10 @@ def table(of: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def put(document: str, content: str, begin: str = BEGIN, end: str = END) -> str:
-    """`document` with `content` between its two marks."""
-    before, found, rest = document.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"the document has no {begin} … {end}")
-    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
-
-
 def main(rows_file: str, document: str) -> None:
     """Write the table of a file of rows into a document."""
     path = Path(document)
-    path.write_text(put(path.read_text(), table(rows(Path(rows_file)))))
+    path.write_text(put_between(path.read_text(), BEGIN, END, table(rows(Path(rows_file)))))
 
 
 if __name__ == "__main__":

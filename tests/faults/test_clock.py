@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.run_processes import of_script
 from pipeline.run_folder import RunFolder
-from tests.faults.runs import exit_code, leaves_nothing, script_of, strike, wait_until
+from tests.faults.runs import exit_code, leaves_nothing, send, strike, wait_until
 from tests.faults.table import Row, note
 from tests.jobs.test_script import script
 
@@ -62,7 +63,7 @@ def test_a_run_trains_on_and_its_times_are_right(repository: Path, tmp_path: Pat
         jump.write_text(str(jump_s))
         saved = len(folder.saved_updates())
         wait_until(lambda: len(folder.saved_updates()) > saved or exit_code(folder) is not None)
-        os.kill(script_of(folder), signal.SIGUSR2)
+        send(signal.SIGUSR2, of_script(folder))
 
     more = ["run.keep_checkpoints=1000", "run.checkpoint_every_minutes=10"]
     struck = strike(repository, folder, strike_and_end, *more, workers=2, variables=variables(library, jump))

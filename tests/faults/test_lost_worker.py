@@ -1,6 +1,5 @@
 """A worker of a real run is stopped or killed: one line names it and the phase, and nothing of the run stays behind."""
 
-import os
 import re
 import signal
 import subprocess
@@ -8,20 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.run_processes import of_mpirun, of_rank, of_script, processes
 from pipeline.run_folder import RunFolder
-from tests.faults.runs import (
-    exit_code,
-    go_on,
-    has_begun,
-    leaves_nothing,
-    mpirun_of,
-    process_of,
-    script_of,
-    strike,
-    wait_until,
-)
+from tests.faults.runs import exit_code, go_on, has_begun, leaves_nothing, send, strike, wait_until
 from tests.faults.table import Row, note
-from tests.jobs.test_make import make, processes, the_error
+from tests.jobs.test_make import make, the_error
 
 SILENT = r"rank {} \(on \S+\) does not answer: last heard of in update \d+, .*; rank \d was in update \d+, "
 KILLED = (
@@ -40,7 +30,7 @@ LOST = {
 def test_a_lost_worker_is_named_and_nothing_of_the_run_stays(repository: Path, tmp_path: Path, case: str) -> None:
     workers, rank, number, expected = LOST[case]
     folder = RunFolder(tmp_path / "run")
-    struck = strike(repository, folder, lambda: os.kill(process_of(folder, rank), number), workers=workers)
+    struck = strike(repository, folder, lambda: send(number, of_rank(folder, rank)), workers=workers)
     assert re.match(f"error: {expected}", struck.line)
     assert exit_code(folder) not in (None, 0, 85)
     leaves_nothing(folder)
@@ -50,7 +40,7 @@ def test_a_lost_worker_is_named_and_nothing_of_the_run_stays(repository: Path, t
 @pytest.mark.long
 def test_a_killed_job_script_takes_mpirun_and_its_workers_with_it(repository: Path, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    struck = strike(repository, folder, lambda: os.kill(script_of(folder), signal.SIGKILL), workers=2)
+    struck = strike(repository, folder, lambda: send(signal.SIGKILL, of_script(folder)), workers=2)
     assert struck.line.startswith("error: the job script was ended by signal 9")
     wait_until(lambda: processes(folder) == [])
     assert exit_code(folder) is None  # nobody was left to write it: status says "lost"
@@ -61,7 +51,7 @@ def test_a_killed_job_script_takes_mpirun_and_its_workers_with_it(repository: Pa
 @pytest.mark.long
 def test_a_killed_mpirun_takes_its_workers_with_it(repository: Path, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    struck = strike(repository, folder, lambda: os.kill(mpirun_of(folder), signal.SIGKILL), workers=2)
+    struck = strike(repository, folder, lambda: send(signal.SIGKILL, of_mpirun(folder)), workers=2)
     assert struck.line.startswith("error: mpirun was ended by signal 9")
     assert exit_code(folder) == 128 + signal.SIGKILL
     leaves_nothing(folder)
@@ -75,7 +65,7 @@ def test_a_second_job_on_a_living_run_is_refused_and_does_not_disturb_it(reposit
     def resume() -> None:
         refused.append(make(repository, "train", f"RESUME={folder.path}"))
         refused.append(subprocess.run(["bash", str(folder.script)], check=False, capture_output=True, text=True))
-        os.kill(script_of(folder), signal.SIGUSR2)
+        send(signal.SIGUSR2, of_script(folder))
 
     struck = strike(repository, folder, resume, when=lambda: has_begun(folder))
     line = the_error(refused[0])

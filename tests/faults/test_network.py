@@ -11,11 +11,11 @@ import pytest
 
 from bench import hosts_run
 from bench.emulated_hosts import EmulatedHosts, missing
+from bench.run_processes import processes
 from pipeline.metrics import read_metrics
 from pipeline.run_folder import RunFolder
 from tests.faults.runs import EVERY, TIMEOUT_S, exit_code, wait_until
 from tests.faults.table import Row, note
-from tests.jobs.test_make import processes
 
 lacking = missing(0.0)
 pytestmark = pytest.mark.skipif(bool(lacking), reason=f"hosts cannot be emulated here: {lacking}")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.run_processes import of_rank, of_script, processes
 from pipeline.run_folder import RunFolder
 from tests.faults import mounts as mounting
 from tests.faults.mounts import Mounts
-from tests.faults.runs import exit_code, go_on, has_begun, leaves_nothing, process_of, script_of, strike, wait_until
-from tests.jobs.test_make import processes
+from tests.faults.runs import exit_code, go_on, has_begun, leaves_nothing, script_of, send, strike, wait_until
 
 lacking = mounting.missing()
 pytestmark = pytest.mark.skipif(bool(lacking), reason=f"nothing can be mounted here: {lacking}")
@@ -87,10 +87,10 @@ def test_a_second_request_to_end_while_a_checkpoint_is_written(repository: Path,
 
     def end_amid_saving() -> None:
         wait_until(lambda: not scraps(folder))
-        os.kill(script_of(folder), signal.SIGUSR2)
+        send(signal.SIGUSR2, of_script(folder))
         wait_until(lambda: bool(scraps(folder)), every_s=0.002)
-        os.kill(process_of(folder, 0), signal.SIGSTOP)  # amid it, however quick the disk
-        os.kill(script_of(folder), signal.SIGTERM)
+        send(signal.SIGSTOP, of_rank(folder, 0))  # amid it, however quick the disk
+        send(signal.SIGTERM, of_script(folder))
 
     struck = strike(repository, folder, end_amid_saving, *large)
     assert struck.line.startswith("error: ended from outside (TERM)")

@@ -1,6 +1,5 @@
 """The main job through `make`, as a user calls it: real mpirun, real workers, real images."""
 
-import contextlib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.run_processes import processes
 from pipeline.config import load
 from pipeline.metrics import read_metrics
 from pipeline.models import build
@@ -255,17 +255,6 @@ def test_a_mistake_gives_its_one_line(repository: Path, tmp_path: Path, case: st
 
 def shared_memory() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
-
-
-def processes(folder: RunFolder) -> list[int]:
-    """Every process of a run: its script, mpirun and the ranks name its folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_bytes().decode().split("\0")
-            if any(word.startswith(str(folder.path)) for word in words) and not words[0].endswith("make"):
-                found.append(int(path.parent.name))
-    return found
 
 
 @pytest.mark.long
