@@ -20,8 +20,8 @@ SAMPLE := data/sample/manifest.json
 
 # What is in these, no shell and no make reads: recipes take them from their environment, as "$${RUN-}"; one that is not
 # given does not stand there, or a rank would find an empty RANK. ARGS is shell words.
-texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RUNS RANK JSON PLOT FROM PROCESSES BASE BUILDER format \
-    explain
+texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RUNS RANK JSON PLOT FROM PROCESSES MINUTES BASE BUILDER \
+    format explain
 $(foreach name,$(texts),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 # A command with the words of EXP, SITE, … and then ARGS; `site` is this machine where SITE= names none.
@@ -167,6 +167,17 @@ bench-checkpoint: $(VENV)/.complete  ## what a checkpoint of ImageNet's size tak
 .PHONY: bench-estimate
 bench-estimate: $(VENV)/.complete  ## how long the estimate takes: all grids of 100,000 GPUs, and the whole command
 	@$(BIN)/python -m bench.estimate
+
+.PHONY: soak
+soak: $(VENV)/.complete $(SAMPLE)  ## Exp. 5 again and again under random kills, stops and cuts (root): MINUTES=30 ARGS=--write
+	@$(BIN)/python -m bench.soak $(if $(MINUTES),--minutes="$${MINUTES-}") $(ARGS)
+
+.PHONY: faults
+faults: $(VENV)/.complete $(SAMPLE)  ## cause every fault of the list, and write docs/reliability.md's table from what came of it
+	@rows=$$(mktemp)
+	trap 'rm -f "$$rows"' EXIT
+	TORUS224_FAULTS="$$rows" $(BIN)/python -m pytest -q tests/faults --deselect tests/faults/test_damaged_files.py --deselect tests/faults/test_exact_resume.py
+	$(BIN)/python -m tests.faults.table "$$rows" docs/reliability.md
 
 .PHONY: calibrate
 calibrate: $(VENV)/.complete  ## measure this machine, or the allocation at hand, into a site's profile: ARGS="--output conf/site/mine.yaml"

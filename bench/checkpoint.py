@@ -133,7 +133,8 @@ def work(folder: RunFolder, pairs: int, batch: int) -> None:
     preflight.set_threads(config.site.threads_per_worker)
     me = workers.start(config.site, plan.grid, config.allreduce.timeout_s)
     step, here = Step(config, me), position(config.optim, plan, plan.updates // 2)
-    saver = Saver(folder, step, me, Epochs(config.seed, plan), identity(config), keep=config.run.keep_checkpoints)
+    keep = config.run.keep_checkpoints
+    saver = Saver(folder, step, me, Epochs(config.seed, plan), identity(config), keep=keep, finite=True)
     size = config.data.image_size
     images = torch.randn(batch, 3, size, size).contiguous(memory_format=torch.channels_last)
     batches = [Batch(images, torch.arange(batch))]

@@ -199,6 +199,14 @@ class EmulatedHosts:
         """End every process of host `node` by KILL, as its crash would; the host and its files stay."""
         self._run(["sh", "-c", KILL, "sh", str(self._pids[node])])
 
+    def cut(self, node: int) -> None:
+        """Pull the cable of host `node`: nothing that is sent arrives any more, and nobody is told."""
+        self._configure(1, "ip", [f"link set port{node} down"])
+
+    def mend(self, node: int) -> None:
+        """Plug it in again."""
+        self._configure(1, "ip", [f"link set port{node} up"])
+
     def path(self, node: int, path: Path) -> Path:
         """Where this process finds what host `node` has at the absolute `path`."""
         return Path(f"/proc/{self._room_pid}/root/proc/{self._pids[node]}/root{path}")
@@ -323,6 +331,20 @@ def mpirun_command(
 
     mpirun runs on the first host. TMPDIR of all ranks is in the host's own /dev/shm and goes with the host.
     """
+    words = mpirun_words(hosts, workers_per_node, command, mca=mca, environment=environment, node_order=node_order)
+    return hosts.command(0, words)
+
+
+def mpirun_words(
+    hosts: EmulatedHosts,
+    workers_per_node: int,
+    command: Sequence[str],
+    *,
+    mca: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    node_order: Literal["node by node", "round-robin"] = "node by node",
+) -> list[str]:
+    """What `mpirun_command` runs on the first host."""
     mpirun = Path(sys.executable).with_name("mpirun")
     parameters = {
         "btl": "self,sm,tcp",
@@ -333,7 +355,7 @@ def mpirun_command(
         **(mca or {}),
     }
     mapping = f"ppr:{workers_per_node}:node" if node_order == "node by node" else "node"
-    return hosts.command(0, [
+    return [
         "sh", "-c", SESSION, "sh",
         str(mpirun), "--allow-run-as-root", "-n", str(hosts.nodes * workers_per_node),
         "--host", ",".join(f"{name}:{workers_per_node}" for name in hosts.names),
@@ -344,7 +366,7 @@ def mpirun_command(
         *(word for name, value in parameters.items() for word in ("--mca", name, value)),
         *(word for name, value in (environment or {}).items() for word in ("-x", f"{name}={value}")),
         *command,
-    ])  # fmt: skip
+    ]  # fmt: skip
 
 
 def missing(round_trip_s: float) -> str:

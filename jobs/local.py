@@ -1,6 +1,7 @@
 """The site `local`: the run's script, started here and now, and shown as it goes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,14 +77,23 @@ def _cause(folder: RunFolder, code: int, logged: int) -> str:
 
     logged: bytes of job.log that earlier attempts wrote.
     """
-    killed = killed_rank(folder.job_log.read_bytes()[logged:].decode(errors="replace"))
-    errors = folder.errors()
+    if not folder.path.is_dir():
+        return f"the run folder {folder} is gone; mpirun ended with code {code}"
+    said = folder.job_log.read_bytes()[logged:].decode(errors="replace")
+    killed = killed_rank(said)
+    errors = folder.errors() or re.findall(r"^(?:rank \d+: |the launcher ended ).*", said, re.MULTILINE)
     if errors and folder.hung():
         return errors[0]
     if killed and code > 128:
         return "; ".join([killed, *errors[:1], f"go on with: make train RESUME={folder}"])
-    what = f"the job script was ended by signal {-code}" if code < 0 else f"mpirun ended with code {code}"
+    what = f"the job script was ended by signal {-code}" if code < 0 else _ending_of_mpirun(code)
     return errors[0] if errors else f"{what}; see {folder.job_log}"
+
+
+def _ending_of_mpirun(code: int) -> str:
+    if code == 128 + signal.SIGTERM:
+        return "ended from outside (TERM)"
+    return f"mpirun was ended by signal {code - 128}" if code > 128 else f"mpirun ended with code {code}"
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> tuple[int, bool]:

@@ -97,12 +97,14 @@ def render(
     title: str,
     environment: Mapping[str, str] | None = None,
     start_timeout_s: int = 600,
+    end_timeout_s: int = 60,
     batch: Batch | None = None,
 ) -> str:
     """The script of a run.
 
     launch: the command that starts all ranks, words. threads: CPU threads a rank. environment: more variables of the
-    ranks. batch: what a scheduler asks for; None: the script runs on this machine.
+    ranks. start_timeout_s: within which ranks must be ready. end_timeout_s: within which the launcher must have ended
+    once a rank has failed. batch: what a scheduler asks for; None: the script runs on this machine.
     """
     exports = {**ENVIRONMENT_OF_A_RANK, "OMP_NUM_THREADS": str(threads), **(environment or {})}
     blocks = [
@@ -114,7 +116,7 @@ def render(
         "" if batch is None else OF_MODULES,
         _exports(exports, repository),
         SEGMENTS_OF_A_MACHINE.format(segments=quote([SEGMENTS])) if batch is None else "",
-        _launch(launch, start_timeout_s, batch),
+        _launch(launch, start_timeout_s, end_timeout_s, batch),
         WAITING,
     ]
     return "\n".join(block.strip("\n") + "\n" for block in blocks if block)
@@ -173,6 +175,7 @@ attempt=0
 while [ -e "$attempts/$attempt" ]; do attempt=$((attempt + 1)); done
 attempt=$attempts/$attempt
 mkdir "$attempt" || exit 1
+head -c 65536 /dev/zero > "$attempt/reserve"  # for last words and the exit code, where the disk is full by then
 code=1
 launcher=
 waiting=1
@@ -180,11 +183,13 @@ told_to_end=no
 timers=()
 segments=
 fail() {{ mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }}
+uptime_s() {{ read -r up _ < /proc/uptime; up=${{up%.*}}; }}  # sets up; bash's own SECONDS jumps with the clock
 after() {{  # SECONDS COMMAND...: in the background; it ends with this script, also one that was killed
     (
-        end=$((SECONDS + $1))
+        uptime_s
+        end=$((up + $1))
         shift
-        while [ "$SECONDS" -lt "$end" ]; do sleep 1; kill -0 $$ || exit; done
+        while [ "$up" -lt "$end" ]; do sleep 1; kill -0 $$ || exit; uptime_s; done
         "$@"
     ) 8<&- 9<&- > /dev/null 2>&1 &
     timers+=("$!")
@@ -195,6 +200,7 @@ finish() {{
     [ "${{#timers[@]}}" = 0 ] || kill "${{timers[@]}}" 2> /dev/null
     [ -z "$segments" ] || rm -rf "$segments"
     status=$code
+    rm -f "$attempt/reserve"
 {decision}{first}    echo "$code" > "$attempt/exit"
 {last}    exit "$status"
 }}
@@ -280,8 +286,9 @@ done
 # A launcher whose daemons were killed may call it a success: only the ranks know whether they are done.
 if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
     code=1
-    echo "the launcher ended with code 0 before the ranks were done" >&2
+    echo "the launcher ended with code 0 before the ranks were done, as it does when a node goes down" >&2
 fi
+[ ! -e "$attempt/stuck" ] || code=1
 [ "$told_to_end" = no ] || [ "$code" = 0 ] || [ "$code" = 85 ] || code=143
 exit "$code"
 """
@@ -325,8 +332,8 @@ def _exports(exports: Mapping[str, str], repository: Path) -> str:
     return "\n".join([*lines, f"export PYTHONPATH={quote([repository])}"]) + "\n"
 
 
-def _launch(launch: Sequence[str], start_timeout_s: int, batch: Batch | None) -> str:
-    """Starts the ranks, the clock of the wall time, and the watch over their start."""
+def _launch(launch: Sequence[str], start_timeout_s: int, end_timeout_s: int, batch: Batch | None) -> str:
+    """Starts the ranks, the clock of the wall time, and the watches over their start and their end."""
     clock = ""
     if batch is not None:
         clock = f"""
@@ -338,14 +345,26 @@ after {max(1, batch.wall_time_s - batch.lead_s)} out_of_time
     return f"""{clock.lstrip(chr(10))}
 {wrapped(launch)}{redirected} &
 launcher=$!
-hung() {{
-    [ ! -e "$attempt/ready" ] || return
-    echo {start_timeout_s} > "$attempt/hung"  # the ranks' notes in starting/ tell where they stand
+end_launcher() {{
     kill -TERM "$launcher"
     after 10 kill -KILL "$launcher"  # one that swallows it
     wait
 }}
+hung() {{
+    [ ! -e "$attempt/ready" ] || return
+    echo {start_timeout_s} > "$attempt/hung"  # the ranks' notes in starting/ tell where they stand
+    end_launcher
+}}
 after {start_timeout_s} hung
+
+# mpirun waits for ever for the daemon of a node that is cut off; the ranks have told by then who does not answer.
+stuck() {{ echo {end_timeout_s} > "$attempt/stuck"; end_launcher; }}
+failed() {{
+    until [ -e "$attempt/errors" ]; do sleep 2; kill -0 $$ || exit; done
+    after {end_timeout_s} stuck
+    wait
+}}
+after 0 failed
 """
 
 

@@ -15,6 +15,7 @@ alone, ready for torchvision's load_state_dict. Files are written under a tempor
 checksum first.
 """
 
+import contextlib
 import hashlib
 import os
 import zipfile
@@ -230,7 +231,8 @@ def _write(path: Path, content: object, *, checksum: bool = False) -> None:
         temporary.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a file system that takes nothing does not remove anything either
+            temporary.unlink(missing_ok=True)
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
 
 

@@ -21,6 +21,11 @@ class UserError(Exception):
 class LostWorkerError(Exception):
     """Another worker does not answer, so that the run cannot go on: its text is one line, ready to be printed."""
 
+    def __init__(self, text: str, *, guessed: bool = False) -> None:
+        """guessed: whether this worker heard nothing of the others either, and may be the one that is cut off."""
+        super().__init__(text)
+        self.guessed = guessed
+
 
 def nearest(word: str, valid: Iterable[str], *, count: int = 1) -> list[str]:
     """The `count` words of `valid` that are nearest to `word`, best first; empty when none is near."""

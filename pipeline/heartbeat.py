@@ -22,7 +22,7 @@ import torch.distributed as dist
 from pipeline.allreduce.contract import Activity, CommunicationError
 from pipeline.diagnosis import Beat, diagnose, names, silent
 from pipeline.errors import LostWorkerError
-from pipeline.run_folder import EXIT_FAILED
+from pipeline.run_folder import EXIT_FAILED, Kind
 
 LINE, FAILURES = "line", "failures"
 """Keys in the store beside the ranks'."""
@@ -31,9 +31,7 @@ LINE, FAILURES = "line", "failures"
 class Note(Protocol):
     """Writes a line down where the caller of the run finds it."""
 
-    def __call__(self, line: str, *, cause: bool) -> None:
-        """cause: whether the line says why; otherwise one that does may follow."""
-        ...
+    def __call__(self, line: str, kind: Kind) -> None: ...
 
 
 class Watched(Protocol):
@@ -113,7 +111,7 @@ class Heartbeat:
             yield
         except (CommunicationError, dist.DistError) as error:
             traceback.print_exc()
-            raise LostWorkerError(self.explain(str(error))) from error
+            raise LostWorkerError(self.explain(str(error)), guessed=self._line is None) from error
         except Exception as error:
             self.close(str(error))
             raise
@@ -122,7 +120,7 @@ class Heartbeat:
         """Who is missing, after a collective failed here with the words `error`; takes some seconds."""
         if self._note:
             words = error.partition(": ")[2] or error
-            self._note(f"{self._doing()[0]}: {words}", cause=False)  # mpirun may end us before we know more
+            self._note(f"{self._doing()[0]}: {words}", "effect")  # mpirun may end us before we know more
         with self._changed:
             self._error = error
             self._changed.notify_all()
@@ -165,7 +163,7 @@ class Heartbeat:
         while not self._ended and not self._is_stuck():
             time.sleep(self.interval_s)
         if not self._ended:
-            self._leave(self._without_store())
+            self._leave(self._without_store(), "guess")
 
     def _doing(self) -> tuple[str, bool]:
         """In words, and whether it is a collective."""
@@ -239,11 +237,11 @@ class Heartbeat:
             return f"the first rank does not answer; {here}"
         return f"{names([self._head])} does not answer: last heard of in {self._head.doing}; {here}"
 
-    def _leave(self, line: str) -> None:
+    def _leave(self, line: str, kind: Kind = "fault") -> None:
         """Let the main thread end with the line; end the process where it is blocked for ever."""
         if self._note is None:
             return
         time.sleep(self.patience_s)
         if not self._ended:
-            self._note(line, cause=True)
+            self._note(line, kind)
             os._exit(EXIT_FAILED)

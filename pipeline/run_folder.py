@@ -4,7 +4,8 @@
     job.sh            the job script                      environment.txt  packages, versions, commit, hosts
     log/              job.log and one file a rank         metrics.jsonl    a line an update, written by rank 0
     checkpoints/      update-000500.pt, …; model.pt       result.json      the outcome, once there is one
-    attempts/N/       job_id, hosts, starting/rank-R, hung, ready, stop, totals.json, done, exit, errors/
+    attempts/N/       job_id, hosts, starting/rank-R, hung, ready, stop, stuck, totals.json, done, exit, errors/,
+                      reserve
     evaluations.jsonl what `make evaluate` found
     submissions.jsonl a line a job that was submitted     submission/      what submitit keeps of it
     starts            how often it was started again      cancelled        a mark: it is not to be started again
@@ -18,6 +19,7 @@ be started again, anything else failed. Torch-free.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -27,7 +29,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.errors import UserError
 from pipeline.starting import hung
@@ -36,8 +38,16 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_SAVED = 85
 
-SUFFIXES = ["", ".fault", ".effect"]
-"""Of the files of ranks' last lines: what a user can mend, a fault, and what was met before its cause was known."""
+SUFFIXES = {"mistake": "", "fault": ".fault", "guess": ".guess", "effect": ".effect"}
+"""Of the files of last lines: what a user can mend; a fault; what one that was cut off from the others takes for the
+cause; what was met before the cause was known."""
+
+Kind = Literal["mistake", "fault", "guess", "effect"]
+
+OF_A_FILE_SYSTEM = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ESTALE, errno.EIO,
+}  # fmt: skip
+"""What a file system says for itself, also where an error names no file: it is met when a buffer is written."""
 
 JOB_ID = re.compile(r"\d[A-Za-z0-9_.\[\]-]*")
 """A job as schedulers call it: 7, 7_1, 7[1].server, 7.1. What else stands in its place could be an option to them."""
@@ -127,6 +137,18 @@ class RunFolder:
             except OSError as error:
                 raise UserError(f"{inner} cannot be made: {error.strerror}") from None
         return folder
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """While the body writes into the run folder: raises UserError where its file system refuses."""
+        try:
+            yield
+        except OSError as error:
+            within = error.filename is not None and str(error.filename).startswith(str(self.path))
+            if not within and (error.filename is not None or error.errno not in OF_A_FILE_SYSTEM):
+                raise
+            gone = "" if self.path.is_dir() else f"; the run folder {self} is gone"
+            raise UserError(f"{error.filename or self} cannot be written: {error.strerror}{gone}") from None
 
     def rank_log(self, rank: int) -> Path:
         return self.log / f"rank-{rank}.log"
@@ -220,7 +242,8 @@ class RunFolder:
     def last_words(self, log: Path) -> str:
         """The last line of a log that says something; of a long log only the end is read."""
         lines = self.end_of(log).splitlines()
-        return next((" ".join(line.split()) for line in reversed(lines) if any(map(str.isalnum, line))), "")
+        said = next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
+        return " ".join("".join(one if one.isprintable() else " " for one in said).split())  # mpirun's may hold a NUL
 
     def end_of(self, log: Path) -> str:
         """The last few thousand characters of a log; empty where there is none."""
@@ -240,13 +263,14 @@ class RunFolder:
         """The lines that ranks of the newest attempt left before they stopped: the cause first.
 
         When one rank stops, others fail because of it; what a user can mend comes before faults, those before a start
-        that hung, that before what a rank could say before it knew the cause, the earlier first.
+        that hung, that before what a rank could say before it knew the cause, and of each the earlier first.
         """
         attempt = self.latest_attempt()
         paths = list((attempt / "errors").glob("*")) if attempt else []
-        paths.sort(key=lambda path: (SUFFIXES.index(path.suffix), path.stat().st_mtime_ns))
-        causes = [path.read_text().strip() for path in paths if path.suffix != SUFFIXES[-1]]
-        effects = [path.read_text().strip() for path in paths if path.suffix == SUFFIXES[-1]]
+        order = list(SUFFIXES.values())
+        paths.sort(key=lambda path: (order.index(path.suffix), path.stat().st_mtime_ns))
+        causes = [path.read_text().strip() for path in paths if path.suffix != SUFFIXES["effect"]]
+        effects = [path.read_text().strip() for path in paths if path.suffix == SUFFIXES["effect"]]
         return [*causes, *filter(None, [self.hung()]), *effects]
 
     def read_result(self) -> dict[str, Any] | None:
@@ -275,17 +299,24 @@ def check_regular(path: Path) -> None:
         raise UserError(f"{path} is not a regular file")
 
 
-def write_error(attempt: Path | None, rank: int, line: str, *, fault: bool, cause: bool = True) -> None:
+def write_error(attempt: Path | None, rank: int, line: str, kind: Kind) -> None:
     """Leave a rank's last line where a person finds it; mpirun shows it to nobody.
 
-    fault: whether the program failed, and not something that a user can mend. cause: whether the line says why.
+    On a full disk it takes the place that the job script has reserved. Raises OSError where nothing can be written.
     """
     if attempt is None:
         return
-    folder = attempt / "errors"
-    folder.mkdir(parents=True, exist_ok=True)
-    suffix = SUFFIXES[(1 if cause else 2) if fault else 0]
-    (folder / f"rank-{rank}{suffix}").write_text(line + "\n")
+    path = attempt / "errors" / f"rank-{rank}{SUFFIXES[kind]}"
+    try:
+        _write_error(path, line)
+    except OSError:
+        (attempt / "reserve").unlink(missing_ok=True)
+        _write_error(path, line)
+
+
+def _write_error(path: Path, line: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(line + "\n")
 
 
 def write_atomically(path: Path, text: str) -> None:

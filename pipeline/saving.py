@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pipeline import checkpoint
 from pipeline.data.epochs import Epochs
+from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
 from pipeline.step import Step
 from pipeline.workers import Workers
@@ -30,10 +31,12 @@ class Saver:
         configuration: dict[str, str],
         *,
         keep: int,
+        finite: bool,
     ) -> None:
-        """configuration: `identity` of the run. keep: newest checkpoints to keep."""
+        """configuration: `identity` of the run. keep: newest checkpoints to keep. finite: whether weights that are no
+        numbers are refused."""
         self._step, self._workers, self._epochs, self._configuration = step, workers, epochs, configuration
-        self._writer = Writer(folder, keep)
+        self._writer = Writer(folder, keep, finite=finite)
 
     def save(self, update: int, *, averaged: bool) -> None:
         """Take the state after `update` updates. averaged: whether batch-norm statistics are alike on all workers.
@@ -82,8 +85,9 @@ class Saver:
 class Writer:
     """Writes checkpoints, one at a time, in a thread."""
 
-    def __init__(self, folder: RunFolder, keep: int) -> None:
-        self._folder, self._keep = folder, keep
+    def __init__(self, folder: RunFolder, keep: int, *, finite: bool = True) -> None:
+        """finite: whether weights that are no numbers are refused: they would push out the good ones."""
+        self._folder, self._keep, self._finite = folder, keep, finite
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._written: deque[int] = deque()  # safe between two threads
@@ -110,12 +114,27 @@ class Writer:
 
     def _write(self, state: checkpoint.State) -> None:
         try:
+            if self._finite:
+                check_finite(state, self._folder)
             checkpoint.save(self._folder, state, keep=self._keep)
             checkpoint.save_model(self._folder, state.model)
         except Exception as error:
             self._error = error
             return
         self._written.append(state.update)
+
+
+def check_finite(state: checkpoint.State, folder: RunFolder) -> None:
+    """Raise UserError where a weight or a statistic of a state is no number."""
+    lost = next((name for name, value in state.model.items() if not torch.isfinite(value).all()), None)
+    if lost is None:
+        return
+    newest = checkpoint.newest(folder)
+    good = "there is no good checkpoint" if newest is None else f"the newest good checkpoint is of update {newest:,}"
+    raise UserError(
+        f"{lost} is no number any more after update {state.update:,}, so nothing was saved; {good}; "
+        "start a new run with a lower optim.lr"
+    )
 
 
 def on_host(state: Any) -> Any:

@@ -13,8 +13,9 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
@@ -24,11 +25,12 @@ from pipeline.errors import LostWorkerError, UserError
 from pipeline.metrics import LoopTime, MetricsFile, UpdateLine, ValidationLine, earlier_totals, save_totals
 from pipeline.report.console import ProgressDisplay, print_averaging, print_header, print_result
 from pipeline.result import result
-from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, RunFolder, write_atomically, write_error
+from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, EXIT_SAVED, Kind, RunFolder, write_atomically, write_error
 from pipeline.starting import Starting
 from pipeline.wording import counted
 
 if TYPE_CHECKING:
+    from pipeline.heartbeat import Note
     from pipeline.node_checks import Report
     from pipeline.trainer import Ending
     from pipeline.workers import Workers
@@ -36,25 +38,65 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> int:
     """Run one rank; returns its exit code."""
-    began = time.time()
+    began = Began.now(os.environ)
     folder = RunFolder.open(arguments[0])
     attempt = folder.latest_attempt()
     rank = launched_rank(os.environ)
+    launcher = os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1)
     console = redirect_output(folder, rank)
     stop = threading.Event()
+    kind: Kind
+
+    def leave(line: str, kind: Kind) -> None:
+        leave_word(launcher, attempt, rank, line, kind)
+
     signal.signal(signal.SIGUSR2, lambda *_: stop.set())
     try:
-        return _attempt(folder, attempt, console, stop, float(os.environ.get("TORUS224_STARTED", began)))
+        return _attempt(folder, attempt, console, stop, began, leave)
     except UserError as error:
-        line, fault = str(error), False
+        line, kind = str(error), "mistake"
     except LostWorkerError as error:
-        line, fault = str(error), True
+        line, kind = str(error), "guess" if error.guessed else "fault"
     except Exception as error:
-        traceback.print_exc()
-        line, fault = f"{describe_fault(error)}; see {folder.rank_log(rank)}", True
-    write_error(attempt, rank, f"rank {rank}: {line}", fault=fault)
-    print(f"error: {line}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        line, kind = f"{describe_fault(error)}; see {folder.rank_log(rank)}", "fault"
+    leave(line, kind)
+    with contextlib.suppress(OSError):
+        print(f"error: {line}", file=sys.stderr, flush=True)
     return EXIT_FAILED
+
+
+def leave_word(launcher: TextIO, attempt: Path | None, rank: int, line: str, kind: Kind) -> None:
+    """Leave a rank's last line in the attempt's folder, or where that cannot be written with the launcher, which has
+    what the job script prints on standard error."""
+    try:
+        write_error(attempt, rank, f"rank {rank}: {line}", kind)
+    except OSError:
+        with contextlib.suppress(OSError):
+            print(f"rank {rank}: {line}", file=launcher, flush=True)
+
+
+@dataclass(frozen=True)
+class Began:
+    """When an attempt began."""
+
+    wall_s: float
+    """By the clock that a person reads, seconds since 1970: the job script's, or this process's."""
+    before_s: float
+    """From there to this process's first line; by that clock, which may have jumped: never below 0."""
+    monotonic_s: float
+
+    @classmethod
+    def now(cls, environment: Mapping[str, str]) -> "Began":
+        """As this process begins."""
+        here_s = time.time()
+        wall_s = float(environment.get("TORUS224_STARTED", here_s))
+        return cls(wall_s, max(0.0, here_s - wall_s), time.monotonic())
+
+    def took_s(self) -> float:
+        """Since then, whatever the clock does meanwhile."""
+        return self.before_s + time.monotonic() - self.monotonic_s
 
 
 def ignore_late_requests(environment: Mapping[str, str]) -> None:
@@ -90,7 +132,9 @@ def redirect_output(folder: RunFolder, rank: int) -> Console:
     return Console(file=shown, force_terminal=live, width=width, no_color=not live)
 
 
-def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: threading.Event, began: float) -> int:
+def _attempt(
+    folder: RunFolder, attempt: Path | None, console: Console, stop: threading.Event, began: Began, leave: "Note"
+) -> int:
     """Train, and write what came of it."""
     config = load(folder.config)
     plan = make_plan(config)
@@ -116,10 +160,7 @@ def _attempt(folder: RunFolder, attempt: Path | None, console: Console, stop: th
     if os.environ.get("TORUS224_TERM_SAVES") == "1":  # under srun; mpirun would kill the ranks a moment later
         signal.signal(signal.SIGTERM, lambda *_: stop.set())  # from here on: a start that hangs must end by it
 
-    def note(line: str, *, cause: bool) -> None:
-        write_error(attempt, rank, f"rank {rank}: {line}", fault=True, cause=cause)
-
-    with me.heartbeat.watching(note):
+    with me.heartbeat.watching(leave), folder.writing():
         ending = _train(config, plan, me, folder, attempt, console, stop, began)
         workers.stop(me.heartbeat)
     if me.is_head and attempt is not None and not ending.requested:
@@ -135,7 +176,7 @@ def _train(
     attempt: Path | None,
     console: Console,
     stop: threading.Event,
-    began: float,
+    began: Began,
 ) -> "Ending":
     """Do the attempt's updates; the first rank keeps what comes of them."""
     from mpi4py import MPI
@@ -165,7 +206,7 @@ def _train(
                 config.data, epochs_of(config, plan, me), span, indexes, site, told=print, progress=progress
             )
         validation_images = len(indexes[1])
-    observer = Watcher(config, plan, folder, console, began, validation_images) if me.is_head else Silent()
+    observer = Watcher(config, plan, folder, console, began.wall_s, validation_images) if me.is_head else Silent()
     trainer = Trainer(config, plan, me, folder, memories, observer, stop.is_set)
     gc.freeze()  # what is there now stays: no collection between updates walks over it
     gc.enable()
@@ -176,7 +217,7 @@ def _train(
     observer.close(finished=not ending.requested)
     if me.is_head:
         totals = ending.totals
-        totals.wall_time_s = time.time() - began
+        totals.wall_time_s = began.took_s()
         save_totals(attempt, totals)
         if not ending.requested:
             outcome = result(

@@ -108,7 +108,13 @@ class Trainer:
         self.update = self._resume()
         self._saved_update = self.update  # never read off the disk: the first rank writes while others look
         self._saver = Saver(
-            folder, self._step, workers, self._epochs, identity(config), keep=config.run.keep_checkpoints
+            folder,
+            self._step,
+            workers,
+            self._epochs,
+            identity(config),
+            keep=config.run.keep_checkpoints,
+            finite=config.run.stop_after_lost_loss is not None,
         )
         self._last = plan.last_update(config.run)
         self._profiler = Profiler(config.run.profile if workers.is_head else 0, folder.profile, self.update)

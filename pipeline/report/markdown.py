@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from pipeline.errors import UserError
 from pipeline.report.table import Cell, Table
 from pipeline.wording import printable
 
@@ -30,6 +31,15 @@ def page(title: str, lines: Sequence[str], tables: Sequence[Table], pictures: Se
         chain.from_iterable((f"![{escaped(words)}]({file})", "") for file, words in pictures),
     )
     return "\n".join(parts).rstrip() + "\n"
+
+
+def put_between(document: str, begin: str, end: str, content: str) -> str:
+    """`document` with `content` between two marks of it, which stay. Raises UserError where they are not in it."""
+    before, found, rest = document.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise UserError(f"the document has no {begin} … {end}")
+    return f"{before}{begin}\n\n{content.strip()}\n\n{end}{after}"
 
 
 def escaped(text: str) -> str:

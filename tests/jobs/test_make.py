@@ -1,6 +1,5 @@
 """The main job through `make`, as a user calls it: real mpirun, real workers, real images."""
 
-import contextlib
 import json
 import os
 import re
@@ -15,9 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.run_processes import processes
 from pipeline.config import load
-from pipeline.data.shard_writer import Sample, write_manifest, write_split
-from pipeline.data.shards import read_index
 from pipeline.metrics import read_metrics
 from pipeline.models import build
 from pipeline.run_folder import RunFolder
@@ -257,44 +255,8 @@ def test_a_mistake_gives_its_one_line(repository: Path, tmp_path: Path, case: st
     assert expected in the_error(make(repository, "train", *words))
 
 
-def test_a_truncated_jpeg_gives_its_one_line(repository: Path, sample: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    copy_sample(sample, data, truncated=77)
-    done = make(
-        repository, "train", "EXP=5", f"ARGS=workers=1 data.path={data} run.dir={tmp_path}/run data.train_samples=640"
-    )
-    assert re.search(r"rank \d: sample train-7-0007 in .*/train-000000.tar cannot be decoded", the_error(done))
-    assert RunFolder(tmp_path / "run").read_result() is None
-
-
-def copy_sample(sample: Path, folder: Path, *, truncated: int) -> None:
-    """The sample with one training image cut short."""
-    folder.mkdir()
-    splits = {}
-    for split in ("train", "validation"):
-        index = read_index(sample, split)
-        shards = [(sample / name).read_bytes() for name in index.shards]
-        images = [shards[index.shard[i]][index.offset[i] : index.offset[i] + index.size[i]] for i in range(len(index))]
-        if split == "train":
-            images[truncated] = images[truncated][:300]
-        samples = [Sample(index.key(i), image, int(index.label[i]), 28, 28) for i, image in enumerate(images)]
-        splits[split] = write_split(folder, split, samples, samples_per_shard=1000)
-    write_manifest(folder, name="damaged", classes=10, splits=splits)
-
-
 def shared_memory() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
-
-
-def processes(folder: RunFolder) -> list[int]:
-    """Every process of a run: its script, mpirun and the ranks name its folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_bytes().decode().split("\0")
-            if any(word.startswith(str(folder.path)) for word in words) and not words[0].endswith("make"):
-                found.append(int(path.parent.name))
-    return found
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from jobs.script import quote, render
 from pipeline.run_folder import RunFolder
 
 
-def script(folder: RunFolder, launch: list[str], *, start_timeout_s: int = 600) -> Path:
+def script(folder: RunFolder, launch: list[str], *, start_timeout_s: int = 600, end_timeout_s: int = 60) -> Path:
     text = render(
         folder=folder,
         repository=Path.cwd(),
@@ -22,6 +22,7 @@ def script(folder: RunFolder, launch: list[str], *, start_timeout_s: int = 600) 
         threads=1,
         title="a test",
         start_timeout_s=start_timeout_s,
+        end_timeout_s=end_timeout_s,
     )
     folder.script.write_text(text)
     return folder.script
@@ -165,6 +166,14 @@ def test_a_run_that_is_ready_may_take_as_long_as_it_likes(folder: RunFolder) -> 
     ready = folder.attempts / "0" / "ready"
     path = script(folder, ranks_that_are_done(folder, f"touch {quote([ready])}; sleep 2.5;"), start_timeout_s=1)
     assert subprocess.run(["bash", str(path)], check=False).returncode == 0
+
+
+def test_a_launcher_that_outlives_its_ranks_is_ended(folder: RunFolder) -> None:
+    words = f"mkdir {quote([folder.attempts])}/0/errors; exec sleep 60"
+    path = script(folder, ["bash", "-c", words], end_timeout_s=1)
+    assert subprocess.run(["bash", str(path)], check=False, timeout=40).returncode == 1
+    assert last_exit(folder) == "1"
+    assert (folder.attempts / "0" / "stuck").exists()
 
 
 def test_its_syntax_is_right_and_it_never_uses_usr1(folder: RunFolder) -> None:

@@ -55,22 +55,22 @@ def test_the_late_one_is_named_with_what_it_does_and_all_hear_the_same_line(thre
 
 
 def test_one_that_ends_with_an_error_tells_the_others_why(three: list[Heartbeat]) -> None:
-    with pytest.raises(UserError), three[1].watching(lambda line, *, cause: None):  # noqa: ARG005
+    with pytest.raises(UserError), three[1].watching(lambda line, kind: None):  # noqa: ARG005
         raise UserError("sample train-7-0007 cannot be decoded")
     line = three[2].explain("reduce-scatter, row: Connection closed by peer")
     assert line == f"rank 11 (on {os.uname().nodename}) has ended: sample train-7-0007 cannot be decoded"
 
 
 def test_a_failed_collective_ends_in_the_line_and_what_was_met_is_noted_before(three: list[Heartbeat]) -> None:
-    notes: list[tuple[str, bool]] = []
+    notes: list[tuple[str, str]] = []
     three[1].close("its node was taken away")
     three[0].at("ending", update=12)
     with (
         pytest.raises(LostWorkerError, match=r"^rank 11 \(on .*\) has ended: its node was taken away$"),
-        three[0].watching(lambda line, *, cause: notes.append((line, cause))),
+        three[0].watching(lambda line, kind: notes.append((line, kind))),
     ):
         fail(three[0], "last barrier", "Connection closed by peer")
-    assert notes == [("update 12, last barrier for 0 s: Connection closed by peer", False)]
+    assert notes == [("update 12, last barrier for 0 s: Connection closed by peer", "effect")]
 
 
 def test_another_kind_of_error_passes_a_collective_as_it_is(three: list[Heartbeat]) -> None:
@@ -82,8 +82,8 @@ def block(rank: int, size: int, store: dist.Store, notes: Path) -> str:
     """Rank 1 is blocked for ever in what it calls an agreement; rank 0 meets a failure there, and waits for its end."""
     heartbeat = Heartbeat(store, rank, size, TIMEOUT_S)
 
-    def note(line: str, *, cause: bool) -> None:
-        (notes / f"cause {cause}").write_text(line)
+    def note(line: str, kind: str) -> None:
+        (notes / kind).write_text(line)
 
     if rank == 1:
         with heartbeat.watching(note):
@@ -107,4 +107,4 @@ def has_ended(pid: int) -> bool:
 
 def test_one_that_is_blocked_for_ever_is_ended_with_the_line(tmp_path: Path) -> None:
     line, _ = run_world(2, block, tmp_path, lost=[1])
-    assert (tmp_path / "cause True").read_text() == line
+    assert (tmp_path / "fault").read_text() == line

@@ -69,9 +69,9 @@ def test_the_cause_comes_before_what_failed_because_of_it(tmp_path: Path) -> Non
     folder = RunFolder.create(tmp_path / "run")
     attempt = folder.attempts / "0"
     attempt.mkdir()
-    write_error(attempt, 0, "rank 0: connection closed", fault=True)
-    write_error(attempt, 3, "rank 3: later", fault=False)
-    write_error(attempt, 2, "rank 2: the image is bad", fault=False)
+    write_error(attempt, 0, "rank 0: connection closed", "fault")
+    write_error(attempt, 3, "rank 3: later", "mistake")
+    write_error(attempt, 2, "rank 2: the image is bad", "mistake")
     for name, time in (("rank-0.fault", 1), ("rank-3", 3), ("rank-2", 2)):
         os.utime(attempt / "errors" / name, (time, time))
     assert folder.errors() == ["rank 2: the image is bad", "rank 3: later", "rank 0: connection closed"]

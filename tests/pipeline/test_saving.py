@@ -70,6 +70,23 @@ def test_a_disk_that_is_full_is_told_by_whatever_is_asked_next(
         asked(writer)
 
 
+def test_weights_that_are_no_numbers_do_not_push_out_good_ones(folder: RunFolder) -> None:
+    writer = Writer(folder, keep=1)
+    writer.start(state(10))
+    writer.start(State(20, {"fc.weight": torch.tensor([1.0, torch.nan])}, {}, {}, None, {}))
+    words = r"^fc.weight is no number any more after update 20, .*the newest good checkpoint is of update 10; "
+    with pytest.raises(UserError, match=words):
+        writer.wait()
+    assert folder.saved_updates() == [10]
+
+
+def test_they_are_saved_where_the_run_may_go_on_so(folder: RunFolder) -> None:
+    writer = Writer(folder, keep=1, finite=False)
+    writer.start(State(20, {"fc.weight": torch.tensor([torch.inf])}, {}, {}, None, {}))
+    writer.wait()
+    assert folder.saved_updates() == [20]
+
+
 def test_a_copy_does_not_change_with_what_it_was_made_of() -> None:
     momentum: Tensor = torch.zeros(3)
     copied = on_host(

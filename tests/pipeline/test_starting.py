@@ -72,7 +72,7 @@ def test_a_run_that_hung_fails_with_the_line_unless_a_rank_knew_why(tmp_path: Pa
     attempt = folder.attempts / "0"
     attempt.mkdir()
     (attempt / "hung").write_text("600\n")
-    write_error(attempt, 1, "the store does not answer", fault=True, cause=False)
+    write_error(attempt, 1, "the store does not answer", "effect")
     assert folder.errors()[0].startswith("start-up took longer than 600 s: no rank began")
-    write_error(attempt, 2, "no GPU", fault=False)
+    write_error(attempt, 2, "no GPU", "mistake")
     assert folder.errors()[0] == "no GPU"

@@ -134,7 +134,7 @@ def tensors(tree: Any, name: str = "") -> dict[str, torch.Tensor]:
 
 
 def digest(tensor: torch.Tensor) -> str:
-    return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
+    return hashlib.sha256(tensor.detach().contiguous().numpy().tobytes()).hexdigest()
 
 
 PHASES = ("data", "forward", "backward", "optimiser")

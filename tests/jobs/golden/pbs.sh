@@ -30,6 +30,7 @@ attempt=0
 while [ -e "$attempts/$attempt" ]; do attempt=$((attempt + 1)); done
 attempt=$attempts/$attempt
 mkdir "$attempt" || exit 1
+head -c 65536 /dev/zero > "$attempt/reserve"  # for last words and the exit code, where the disk is full by then
 code=1
 launcher=
 waiting=1
@@ -37,11 +38,13 @@ told_to_end=no
 timers=()
 segments=
 fail() { mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }
+uptime_s() { read -r up _ < /proc/uptime; up=${up%.*}; }  # sets up; bash's own SECONDS jumps with the clock
 after() {  # SECONDS COMMAND...: in the background; it ends with this script, also one that was killed
     (
-        end=$((SECONDS + $1))
+        uptime_s
+        end=$((up + $1))
         shift
-        while [ "$SECONDS" -lt "$end" ]; do sleep 1; kill -0 $$ || exit; done
+        while [ "$up" -lt "$end" ]; do sleep 1; kill -0 $$ || exit; uptime_s; done
         "$@"
     ) 8<&- 9<&- > /dev/null 2>&1 &
     timers+=("$!")
@@ -60,6 +63,7 @@ finish() {
     [ "${#timers[@]}" = 0 ] || kill "${timers[@]}" 2> /dev/null
     [ -z "$segments" ] || rm -rf "$segments"
     status=$code
+    rm -f "$attempt/reserve"
     start_again=no
     ! is_to_start_again || start_again=yes
     if [ "$start_again" = yes ]; then
@@ -137,14 +141,26 @@ after 3480 out_of_time
     OMPI_MCA_plm_rsh_agent -x PBS_JOBDIR /home/user/torus224/.venv/bin/python -m pipeline.train \
     /home/user/torus224/runs/example &
 launcher=$!
-hung() {
-    [ ! -e "$attempt/ready" ] || return
-    echo 600 > "$attempt/hung"  # the ranks' notes in starting/ tell where they stand
+end_launcher() {
     kill -TERM "$launcher"
     after 10 kill -KILL "$launcher"  # one that swallows it
     wait
 }
+hung() {
+    [ ! -e "$attempt/ready" ] || return
+    echo 600 > "$attempt/hung"  # the ranks' notes in starting/ tell where they stand
+    end_launcher
+}
 after 600 hung
+
+# mpirun waits for ever for the daemon of a node that is cut off; the ranks have told by then who does not answer.
+stuck() { echo 60 > "$attempt/stuck"; end_launcher; }
+failed() {
+    until [ -e "$attempt/errors" ]; do sleep 2; kill -0 $$ || exit; done
+    after 60 stuck
+    wait
+}
+after 0 failed
 
 # A trap interrupts wait: wait again until it returns the launcher's own code (127: it was taken already).
 while [ "$waiting" = 1 ]; do
@@ -156,8 +172,9 @@ done
 # A launcher whose daemons were killed may call it a success: only the ranks know whether they are done.
 if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
     code=1
-    echo "the launcher ended with code 0 before the ranks were done" >&2
+    echo "the launcher ended with code 0 before the ranks were done, as it does when a node goes down" >&2
 fi
+[ ! -e "$attempt/stuck" ] || code=1
 [ "$told_to_end" = no ] || [ "$code" = 0 ] || [ "$code" = 85 ] || code=143
 exit "$code"
 # submitted by: qsub -N t224-exp5 -q gpu -l select=16:ncpus=8:mpiprocs=8:ngpus=8 -l place=scatter -l walltime=1:00:00 -j oe -o /home/user/torus224/runs/example/log/scheduler.log -r y -m n -- /bin/bash /home/user/torus224/runs/example/job.sh

@@ -1,0 +1,85 @@
+"""A node of two is cut off, or goes down, while a run trains on both: the run ends, names it, and can go on."""
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import hosts_run
+from bench.emulated_hosts import EmulatedHosts, missing
+from bench.run_processes import processes
+from pipeline.metrics import read_metrics
+from pipeline.run_folder import RunFolder
+from tests.faults.runs import EVERY, TIMEOUT_S, exit_code, wait_until
+from tests.faults.table import Row, note
+
+lacking = missing(0.0)
+pytestmark = pytest.mark.skipif(bool(lacking), reason=f"hosts cannot be emulated here: {lacking}")
+
+WORDS = [
+    "exp=exp5", "workers=2", f"allreduce.timeout_s={TIMEOUT_S}", f"run.checkpoint_every_updates={EVERY}",
+    "run.tensorboard=false", "data.decoder=torchvision", "data.placement=partitioned",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[EmulatedHosts]:
+    with EmulatedHosts(2, None) as found:
+        yield found
+
+
+def strike(hosts: EmulatedHosts, folder: RunFolder, act: Callable[[int], None]) -> tuple[float, int]:
+    """Start a run, let `act` befall its second node in full swing; seconds to its end, and updates lost."""
+    process = hosts_run.start(hosts, folder)
+    wait_until(lambda: process.poll() is not None or bool(folder.saved_updates()))
+    began_s = time.monotonic()
+    act(1)
+    process.wait(120)
+    took_s = time.monotonic() - began_s
+    wait_until(lambda: processes(folder) == [])
+    for node in range(hosts.nodes):
+        assert not list(hosts.path(node, Path("/dev/shm")).glob("torus224-*"))
+    done = max((line["update"] for line in lines(folder)), default=0)
+    return took_s, max(0, done - folder.saved_updates()[-1])
+
+
+def lines(folder: RunFolder) -> list[dict[str, Any]]:
+    return read_metrics(folder.metrics)
+
+
+def test_a_node_that_is_cut_off_is_named_and_mpirun_does_not_wait_for_it(hosts: EmulatedHosts, tmp_path: Path) -> None:
+    folder = hosts_run.make(hosts, tmp_path / "run", WORDS)
+    took_s, lost = strike(hosts, folder, hosts.cut)
+    hosts.mend(1)
+    line = folder.errors()[0]
+    assert re.match(r"rank 0: rank 1 \(on node1\) does not answer: last heard of in update \d+, ", line)
+    assert exit_code(folder) == 1
+    note(Row("a node cut off from the network", line, took_s, lost, "not tried here"))
+
+
+@pytest.mark.long
+def test_a_run_goes_on_after_a_node_went_down(hosts: EmulatedHosts, tmp_path: Path) -> None:
+    folder = hosts_run.make(hosts, tmp_path / "run", [*WORDS, "run.stop_after_updates=60"])
+    took_s, lost = strike(hosts, folder, hosts.kill)
+    said = folder.last_words(folder.job_log)
+    assert said == "the launcher ended with code 0 before the ranks were done, as it does when a node goes down"
+    assert exit_code(folder) == 1
+    saved = folder.saved_updates()[-1]
+    again = hosts_run.start(hosts, folder)
+    assert again.wait(120) == 0
+    assert exit_code(folder) == 0
+    assert saved < 60 == folder.saved_updates()[-1]
+    assert [line["update"] for line in lines(folder)] == list(range(1, 61))
+    note(Row("a node that goes down", said, took_s, lost, "from its newest checkpoint"))
+
+
+def test_nothing_of_a_run_listens_when_it_has_ended(hosts: EmulatedHosts) -> None:
+    for node in range(hosts.nodes):
+        shown = subprocess.run(
+            hosts.command(node, ["cat", "/proc/net/tcp"]), capture_output=True, text=True, check=True
+        )
+        assert [row for row in shown.stdout.splitlines()[1:] if row.split()[3] == "0A"] == []
