@@ -79,7 +79,10 @@ def test_a_run_goes_on_after_a_node_went_down(hosts: EmulatedHosts, tmp_path: Pa
 
 def test_nothing_of_a_run_listens_when_it_has_ended(hosts: EmulatedHosts) -> None:
     for node in range(hosts.nodes):
-        shown = subprocess.run(
-            hosts.command(node, ["cat", "/proc/net/tcp"]), capture_output=True, text=True, check=True
-        )
-        assert [row for row in shown.stdout.splitlines()[1:] if row.split()[3] == "0A"] == []
+        wait_until(lambda: not listening(hosts, node))  # noqa: B023 - it is over before the next node
+
+
+def listening(hosts: EmulatedHosts, node: int) -> list[str]:
+    """Lines of a node's sockets that wait for connections: state 0A."""
+    shown = subprocess.run(hosts.command(node, ["cat", "/proc/net/tcp"]), capture_output=True, text=True, check=True)
+    return [row for row in shown.stdout.splitlines()[1:] if row.split()[3] == "0A"]

@@ -39,6 +39,7 @@ segments=
 fail() { mkdir -p "$attempt/errors"; echo "$1" > "$attempt/errors/host"; echo "error: $1" >&2; exit 1; }
 uptime_s() { read -r up _ < /proc/uptime; up=${up%.*}; }  # sets up; bash's own SECONDS jumps with the clock
 after() {  # SECONDS COMMAND...: in the background; it ends with this script, also one that was killed
+    trap - EXIT  # a timer that is ended as it starts would run our trap, and write another exit code behind ours
     (
         uptime_s
         end=$((up + $1))
@@ -47,6 +48,7 @@ after() {  # SECONDS COMMAND...: in the background; it ends with this script, al
         "$@"
     ) 8<&- 9<&- > /dev/null 2>&1 &
     timers+=("$!")
+    [ "$BASHPID" != $$ ] || trap finish EXIT
 }
 not_again() { echo "$1" > "$attempt/not_again"; echo "$1" >&2; return 1; }
 is_to_start_again() {
