@@ -81,10 +81,11 @@ def test_it_leaves_the_run_folder_of_the_design(trained: tuple[RunFolder, str]) 
         "config.yaml", "overrides.yaml", "job.sh", "environment.txt", "metrics.jsonl", "result.json", "log/job.log",
         "validations.jsonl", "allreduce.json", "mlperf.log", events,
         *(f"log/rank-{rank}.log" for rank in range(4)), "checkpoints/update-000037.pt", "checkpoints/model.pt",
+        "checkpoints/update-000037.pt.sha256",
         "attempts/0/job_id", "attempts/0/ready", "attempts/0/exit", "attempts/0/totals.json",
         "attempts/0/done",
     }  # fmt: skip
-    assert found == expected
+    assert found - {"slow.jsonl"} == expected  # a busy machine has slow updates
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
     assert (folder.attempts / "0" / "exit").read_text() == "0\n"
     assert "torch==" in folder.environment.read_text()
