@@ -1,8 +1,8 @@
 # Torus224. `make help` lists the targets.
 #
-# Variables: EXP=5 (1…6, reference, flash; a list for sweep), ARGS="optim.lr=2.0" (Hydra overrides), WORKERS=, NODES=,
-# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, RUNS= (report), FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=, PLOT=,
-# format=json and explain=true (estimate).
+# Variables: EXP=5 (1…6, reference, flash, he, goyal, smith, akiba, jia, kumar; a list for sweep), ARGS="optim.lr=2.0"
+# (Hydra overrides), WORKERS=, NODES=, SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, RUNS= (report),
+# FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=, PLOT=, format=json and explain=true (estimate).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -31,7 +31,8 @@ bench-files = $(if $(JSON),--json "$${JSON-}") $(if $(PLOT),--plot "$${PLOT-}")
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 	echo
-	echo '  EXP=5 (the default; 1 to 6, reference, flash), ARGS="optim.lr=2.0" (any key of conf/), WORKERS=2, RESUME=runs/…, RUN=runs/…'
+	echo '  EXP=5 (the default; 1 to 6, reference, flash, he, goyal, smith, akiba, jia, kumar)'
+	echo '  ARGS="optim.lr=2.0" (any key of conf/), WORKERS=2, RESUME=runs/…, RUN=runs/…'
 
 .PHONY: setup
 setup: $(VENV)/.complete  ## make .venv from requirements.lock (done by every target that needs it)

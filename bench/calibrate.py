@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 from bench.allreduce import WORLDS, leave, start
 from jobs import compose, local
 from jobs.command_line import EXIT_INTERRUPTED, Parser, fail
-from pipeline.config.checks import COMPUTE, MODELS
+from pipeline.config.checks import COMPUTE
 from pipeline.errors import UserError
+from pipeline.estimate.layers import COUNTED
 from pipeline.wording import counted
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--base", default="local", help="the site that it is like in all else: local, slurm, pbs, …")
     parser.add_argument("--backend", default="gloo", choices=("gloo", "nccl"))
     parser.add_argument("--interface", help="network interface between nodes, as eth0")
-    parser.add_argument("--model", choices=MODELS, help="default: resnet50 on GPUs, small_resnet on CPUs")
+    parser.add_argument("--model", choices=COUNTED, help="default: resnet50 on GPUs, small_resnet on CPUs")
     parser.add_argument("--image-size", type=int, help="pixels a side; default: 224, or the sample's 16")
     parser.add_argument("--precision", choices=COMPUTE, help="default: fp16 on GPUs, fp32 on CPUs")
     parser.add_argument("--batches", default="16,32,64", help="images in a micro-batch")

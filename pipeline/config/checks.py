@@ -9,15 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.config.choices import one_of
+from pipeline.config.optim_checks import check_optim
 from pipeline.config.plan import Plan, make_plan
 from pipeline.config.schema import Config
 from pipeline.config.site import NetworkConfig
 from pipeline.config.site_checks import check_site
 from pipeline.errors import UserError
 
-OPTIMISERS = ("lars",)
 ALL_REDUCES = ("torus", "ring", "hierarchical", "hybrid", "multicolor", "tree", "native")
-MODELS = ("small_resnet", "resnet50")
+MODELS = ("small_resnet", "resnet50", "googlenet")
+BATCH_NORM = ("moving_average", "last_batch")
 WIRES = ("fp16", "bf16", "fp32")
 COMPUTE = ("fp32", "fp16", "bf16")
 BACKENDS = ("gloo", "nccl")
@@ -42,6 +43,7 @@ def check(config: Config) -> None:
     _check_choices(config)
     _check_finite(config)
     _check_numbers(config)
+    check_optim(config.optim, config.recipe.epochs)
     _check_network(config.site.network)
     _check_hardware(config)
     check_site(config.site, config.container)
@@ -75,7 +77,7 @@ def check_data(path: Path) -> None:
 
 
 def _check_choices(config: Config) -> None:
-    one_of("optim.name", config.optim.name, OPTIMISERS)
+    one_of("recipe.batch_norm", config.recipe.batch_norm, BATCH_NORM)
     one_of("allreduce.name", config.allreduce.name, (*ALL_REDUCES, "auto"))
     for candidate in config.allreduce.candidates:
         one_of("allreduce.candidates", candidate, ALL_REDUCES)
@@ -187,7 +189,10 @@ def _check_numbers(config: Config) -> None:
         "allreduce.colors": (config.allreduce.colors, 1),
         "allreduce.ring_from_kb": (config.allreduce.ring_from_kb, 0),
         "site.network.nodes_per_rack": (config.site.network.nodes_per_rack, 1),
+        "recipe.smallest_scale_batch": (config.recipe.smallest_scale_batch, 1),
+        "optim.lr_reference_batch": (config.optim.lr_reference_batch, 1),
         "optim.warmup_epochs": (config.optim.warmup_epochs, 0),
+        "optim.warmup_lr": (config.optim.warmup_lr, 0),
         "optim.weight_decay": (config.optim.weight_decay, 0),
         "optim.momentum_reference_batch": (config.optim.momentum_reference_batch, 1),
         "precision.loss_scale_growth_interval": (config.precision.loss_scale_growth_interval, 1),
@@ -197,8 +202,6 @@ def _check_numbers(config: Config) -> None:
             raise UserError(f"{key}={found}: must be at least {least}")
     above_zero = {
         "optim.lr": config.optim.lr,
-        "optim.coefficient": config.optim.coefficient,
-        "optim.eps": config.optim.eps,
         "allreduce.bucket_mb": config.allreduce.bucket_mb,
         "allreduce.timeout_s": config.allreduce.timeout_s,
         "precision.loss_scale": config.precision.loss_scale,
@@ -209,11 +212,6 @@ def _check_numbers(config: Config) -> None:
     for key, value in above_zero.items():
         if value is not None and not value > 0:
             raise UserError(f"{key}={value}: must be above 0")
-    if config.optim.warmup_epochs >= config.recipe.epochs:
-        raise UserError(
-            f"optim.warmup_epochs={config.optim.warmup_epochs:g}: the run has {config.recipe.epochs} epochs, "
-            "so the warm-up must be shorter than that"
-        )
     if not 0 <= config.recipe.label_smoothing < 1:
         raise UserError(f"recipe.label_smoothing={config.recipe.label_smoothing}: must be from 0 to below 1")
     _check_window(config)
@@ -322,8 +320,6 @@ def _check_stages(config: Config) -> None:
                 f"momentum would be below 0 at a total batch of {batch}: optim.momentum_reference_batch={reference} "
                 f"with optim.momentum={config.optim.momentum:g} needs at least {smallest:g}"
             )
-    if not 0 <= config.optim.momentum < 1:
-        raise UserError(f"optim.momentum={config.optim.momentum:g}: must be from 0 to below 1")
 
 
 def _check_grid(config: Config) -> None:

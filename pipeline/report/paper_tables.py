@@ -7,6 +7,7 @@ scaling by GPUs.
 from collections.abc import Iterator
 
 from pipeline.config import Stage
+from pipeline.config.plan import to_scale
 from pipeline.published import Efficiency, PublishedRun, ScalingSystem
 from pipeline.report.figures import between, count, percent, seconds
 from pipeline.report.groups import Group
@@ -46,6 +47,7 @@ def time_and_accuracy(material: Material) -> Table:
             rows.append(row(run.table1, run.batch, run.processors, run.library, run.time, percent(run.top1),
                             *_results(material, run.experiment)))  # fmt: skip
     note = f"This work takes runs of exp2 only; that its figures are of Exp. 2 is rebuilt. {OF_GROUP} {LOOP}"
+    note += _not_to_scale(material)
     return made("table-1", "Table 1: training time and top-1 accuracy", note, of, rows)
 
 
@@ -66,9 +68,19 @@ def by_experiment(material: Material) -> Table:
                         *_results(material, recipe.experiment)))  # fmt: skip
     note = (
         "Of the paper's experiments only the headline run's pair is known to us, and words on the accuracy of two. "
-        f"Below them stand the other recipes of conf/exp/. {OF_GROUP} {LOOP}"
+        f"Below them stand the other recipes of conf/exp/. {OF_GROUP} {LOOP}{_not_to_scale(material)}"
     )
     return made("table-5", "Table 5: accuracy and time by experiment", note, of, rows)
+
+
+def _not_to_scale(material: Material) -> str:
+    """A sentence on scale models whose batch is larger than the paper's share; empty where there are none."""
+    found = [
+        recipe.title
+        for recipe in material.recipes
+        if (group := material.scale_models.get(recipe.experiment)) and not to_scale(group.records[0].config)
+    ]
+    return f" Scale models that are not to scale: {', '.join(found)}." if found else ""
 
 
 def _results(material: Material, experiment: str) -> list[str]:
@@ -99,6 +111,7 @@ def batches(material: Material) -> Table:
     ]
     rows = [one for recipe in material.recipes for one in _stages(material, recipe)]
     note = "A row a stage. Momentum keeps the noise scale of Smith et al. where a recipe says so."
+    note += _not_to_scale(material)
     return made("table-3", "Table 3: batches", note, of, rows)
 
 

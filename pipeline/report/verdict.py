@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeline.config import Config
+from pipeline.config.plan import to_scale
 from pipeline.published import Published, PublishedRun
 from pipeline.report.records import SCALING, Outcome, Record
 
@@ -39,7 +41,7 @@ def verdict(record: Record, published: Published) -> Verdict:
         return Verdict(NOT_COMPARABLE, against)
     assert outcome is not None
     if record.is_scale_model:
-        return Verdict(SCALE_MODEL, f"one worker stands for {config.scale} GPUs, on {config.data.name}")
+        return Verdict(SCALE_MODEL, _scale(config))
     run = published.run(config.experiment)
     if plan.workers < config.recipe.workers:
         reason = f"{plan.workers:,} of {config.recipe.workers:,}, {outcome.updates:,} updates"
@@ -49,6 +51,13 @@ def verdict(record: Record, published: Published) -> Verdict:
     if plan.workers > config.recipe.workers:
         return Verdict(NOT_COMPARABLE, f"{plan.workers:,} workers, the recipe has {config.recipe.workers:,}")
     return _compared(outcome, run, plan.workers)
+
+
+def _scale(config: Config) -> str:
+    """What one worker of a scale model stands for."""
+    gpus = min(config.scale or 1, config.recipe.workers)
+    note = "" if to_scale(config) else ", not to scale"
+    return f"one worker stands for {gpus} GPUs{note}, on {config.data.name}"
 
 
 def _against(record: Record) -> str:

@@ -29,8 +29,8 @@ REFUSED = {
     "data=imagenet": "data.path has no value; give it by DATA=… or data.path=… in ARGS",
     "site=abci3": "site.account, data.path and container.image have no value; "
     "give GROUP=… DATA=… IMAGE=…, or set them in conf/user.yaml",
-    "exp=exp5 6": "exp=exp5 6: no such choice; there are exp1,",
-    "exp=../exp5": "exp=../exp5: no such choice; there are exp1,",
+    "exp=exp5 6": "exp=exp5 6: no such choice; there are akiba, exp1,",
+    "exp=../exp5": "exp=../exp5: no such choice; there are akiba, exp1,",
     "site=_gpu_cluster": "site=_gpu_cluster: no such choice; there are abci,",
     "recipe.stages=[{start_epoch:0,per_worker_batch:16,x:3}]": "x",
 }
@@ -46,7 +46,8 @@ def test_it_is_refused_in_one_line(word: str) -> None:
 
 def test_every_file_of_exp_composes() -> None:
     names = [path.stem for path in (compose.CONF / "exp").glob("*.yaml") if not path.stem.startswith("_")]
-    assert set(names) == {"reference", "flash", "scaling", *(f"exp{number}" for number in range(1, 7))}
+    others = {"he", "goyal", "smith", "akiba", "jia", "kumar"}
+    assert set(names) == {"reference", "flash", "scaling", *(f"exp{number}" for number in range(1, 7)), *others}
     for name in names:
         assert compose.compose([f"exp={name}"]).experiment == name
 

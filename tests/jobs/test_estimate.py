@@ -147,7 +147,8 @@ def test_a_narrow_terminal_loses_no_figure(monkeypatch: pytest.MonkeyPatch) -> N
         (["exp=exp2", "site=abci", "format"], "format: Error parsing override"),
         (["plot=a.gif"], "a file ending in .png or .svg"),
         (["exp=exp5", "site=local"], "site local has no images/s of small_resnet on 16 pixels in fp32"),
-        (["exp=exp2", "site=abci", "precision.compute=fp32"], "it has resnet50 on 224 pixels in fp16"),
+        (["exp=exp2", "site=abci", "precision.compute=bf16"], "it has resnet50 on 224 pixels in fp16"),
+        (["exp=kumar", "site=abci", "model=googlenet"], "site abci has no images/s of googlenet on 224 pixels in fp32"),
     ],
 )
 def test_what_cannot_be_is_one_line(words: list[str], line: str) -> None:

@@ -56,6 +56,13 @@ def test_exp2_at_abci_has_the_papers_updates_and_a_site_without_speed_says_so() 
         model("exp=exp2", "site=slurm")
 
 
+@pytest.mark.parametrize("site", ["abci", "abci3"])
+@pytest.mark.parametrize("name", ["he", "goyal", "smith", "akiba", "jia", "kumar"])
+def test_every_recipe_can_be_estimated_at_the_papers_sites(name: str, site: str) -> None:
+    run = model(f"exp={name}", f"site={site}").run()
+    assert 0 < run.training_s.low <= run.training_s.high
+
+
 def test_fewer_real_workers_take_micro_batches() -> None:
     run = model("exp=exp2", "site=abci", "nodes=34").run()
     assert [one.stage.micro_batches for one in run.stages] == [16, 16]

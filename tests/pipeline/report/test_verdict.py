@@ -63,6 +63,22 @@ def test_without_a_published_pair_of_the_recipes_size_nothing_is_reproduced(
     assert (found.word, found.reason) == ("not comparable", reason)
 
 
+@pytest.mark.parametrize(
+    ("experiment", "reason"),
+    [
+        ("exp5", "one worker stands for 544 GPUs, on MNIST sample"),
+        ("kumar", "one worker stands for 256 GPUs, on MNIST sample"),
+        ("he", "one worker stands for 8 GPUs, not to scale, on MNIST sample"),
+    ],
+)
+def test_a_scale_model_says_what_a_worker_stands_for_and_whether_it_is_to_scale(
+    record: Record, experiment: str, reason: str
+) -> None:
+    config = compose([f"exp={experiment}"])
+    found = verdict(replace(record, config=config, plan=make_plan(config)), PUBLISHED)
+    assert (found.word, found.reason) == ("scale model", reason)
+
+
 def test_more_workers_than_the_paper_are_not_comparable_and_fewer_do_the_same_updates(record: Record) -> None:
     more, fewer = (replace(record, plan=replace(record.plan, workers=workers)) for workers in (4352, 16))
     assert verdict(more, PUBLISHED).word == "not comparable"
