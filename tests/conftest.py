@@ -15,8 +15,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for w
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-LONGEST = ["test_slurm_jobs.py", "test_gridengine_jobs.py", "test_make.py", "test_trainer.py", "test_lost_worker.py"]
-"""Files to start with, in this order, so that all processes end together. The first two wait more than they compute:
+LONGEST = [
+    "test_slurm_jobs.py",
+    "test_gridengine_jobs.py",
+    "test_network.py",
+    "test_make.py",
+    "test_trainer.py",
+    "test_lost_worker.py",
+]
+"""Files to start with, in this order, so that all processes end together. The first three wait more than they compute:
 there is a process more than cores for that."""
 
 

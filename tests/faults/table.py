@@ -7,8 +7,9 @@ the user saw, how long it took. `make faults` does both.
 import json
 import os
 import re
+import socket
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pipeline.report.markdown import escaped, put_between
@@ -21,7 +22,8 @@ NONE = "–"  # noqa: RUF001
 VARYING = (
     (r"process \d+", "process P"),
     (r"(?<=update )\d+|(?<=update-)\d{6}", "N"),
-    (r"\(on (?!node\d)[^)]+\)", "(on HOST)"),
+    (rf"\b{re.escape(socket.gethostname())}\b", "HOST"),
+    (r"(?<=\]:)\d+", "PORT"),
     (r"for \d+(?:\.\d+)? s\b", "for T s"),
     (r"(?<![\w.])/(?:[^\s/]+/)+(?=run\b|data\b)", ""),
     (r"\brank \d was in", "rank R was in"),
@@ -50,7 +52,7 @@ def note(row: Row) -> None:
     path = os.environ.get("TORUS224_FAULTS")
     if path:
         with Path(path).open("a") as file:
-            file.write(json.dumps(asdict(row)) + "\n")
+            file.write(json.dumps(asdict(replace(row, seen=steady(row.seen)))) + "\n")
 
 
 def rows(path: Path) -> list[Row]:
@@ -72,7 +74,7 @@ def table(of: list[Row]) -> str:
     for row in of:
         stop = NONE if row.stop_s is None else f"{row.stop_s:.0f} s"
         lost = NONE if row.lost_updates is None else str(row.lost_updates)
-        lines.append(f"| {row.fault} | {escaped(steady(row.seen))} | {stop} | {lost} | {row.again} |")
+        lines.append(f"| {row.fault} | {escaped(row.seen)} | {stop} | {lost} | {row.again} |")
     return "\n".join(lines)
 
 

@@ -34,7 +34,7 @@ def test_a_lost_worker_is_named_and_nothing_of_the_run_stays(repository: Path, t
     assert re.match(f"error: {expected}", struck.line)
     assert exit_code(folder) not in (None, 0, 85)
     leaves_nothing(folder)
-    struck.row(f"a rank {case}", go_on(repository, folder) if case != "stopped" else "not tried here")
+    struck.row(f"a rank {case}", go_on(repository, folder) if case != "stopped" else "as where it is the first")
 
 
 @pytest.mark.long

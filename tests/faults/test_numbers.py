@@ -38,7 +38,7 @@ def test_a_gradient_that_is_no_number_on_one_worker_is_skipped_by_all_alike(samp
     assert weights[STRUCK - 1] == weights[STRUCK - 2]
     assert all(weights[number] != weights[number - 1] for number in range(2, UPDATES) if number != STRUCK - 1)
     assert all(math.isfinite(line["loss"]) for line in lines)
-    seen = "`skipped` in metrics.jsonl, on all ranks alike"
+    seen = "skipped in metrics.jsonl, on all ranks alike"
     note(Row("a gradient that is no number on one rank", seen, None, 1, "the run goes on"))
 
 
@@ -57,5 +57,5 @@ def test_gradients_too_large_for_fp16_at_first_are_skipped_until_the_scale_fits(
     state = checkpoint.read(RunFolder(tmp_path / "run").checkpoint(UPDATES))
     assert state.scaler["scale"] == found[0].scale
     assert all(torch.isfinite(value).all() for value in state.model.values())
-    seen = "`skipped` in metrics.jsonl, on all ranks alike"
+    seen = "skipped in metrics.jsonl, on all ranks alike"
     note(Row("FP16 overflow at the first updates", seen, None, count, "the run goes on"))
