@@ -1,8 +1,9 @@
 # Torus224. `make help` lists the targets.
 #
-# Variables: EXP=5 (1…6, reference, flash; a list for sweep), ARGS="optim.lr=2.0" (Hydra overrides), WORKERS=, NODES=,
-# SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=, PLOT=,
-# format=json and explain=true (estimate), BASE=, BUILDER= and SMALL=1 (image).
+# Variables: EXP=5 (1…6, reference, flash, he, goyal, smith, akiba, jia, kumar; a list for sweep), ARGS="optim.lr=2.0"
+# (Hydra overrides), WORKERS=, NODES=, SITE=, GROUP=, DATA=, IMAGE=, RESUME=runs/…, RUN=runs/…, RUNS= (report),
+# FOLLOW=1, RANK=, REPORT=1, FROM=, PROCESSES=, PLOT=, format=json and explain=true (estimate), BASE=, BUILDER= and
+# SMALL=1 (image).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -19,8 +20,8 @@ SAMPLE := data/sample/manifest.json
 
 # What is in these, no shell and no make reads: recipes take them from their environment, as "$${RUN-}"; one that is not
 # given does not stand there, or a rank would find an empty RANK. ARGS is shell words.
-texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RANK JSON PLOT FROM PROCESSES BASE BUILDER format \
-    explain
+texts := EXP SITE WORKERS NODES RESUME GROUP DATA IMAGE RUN RUNS RANK JSON PLOT FROM PROCESSES BASE BUILDER \
+    format explain
 $(foreach name,$(texts),$(if $(value $(name)),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 # A command with the words of EXP, SITE, … and then ARGS; `site` is this machine where SITE= names none.
@@ -34,7 +35,8 @@ bench-files = $(if $(JSON),--json "$${JSON-}") $(if $(PLOT),--plot "$${PLOT-}")
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 	echo
-	echo '  EXP=5 (the default; 1 to 6, reference, flash), ARGS="optim.lr=2.0" (any key of conf/), WORKERS=2, RESUME=runs/…, RUN=runs/…'
+	echo '  EXP=5 (the default; 1 to 6, reference, flash, he, goyal, smith, akiba, jia, kumar)'
+	echo '  ARGS="optim.lr=2.0" (any key of conf/), WORKERS=2, RESUME=runs/…, RUN=runs/…'
 
 .PHONY: setup
 setup: $(VENV)/.complete  ## make .venv from requirements.lock (done by every target that needs it)
@@ -71,7 +73,7 @@ render: $(VENV)/.complete  ## show a run without starting it: header, job script
 
 .PHONY: estimate
 estimate: $(VENV)/.complete  ## what a run would take at a site: EXP=2 SITE=abci PLOT=FILE ARGS="format=json explain=true"
-	@$(with-words) jobs.estimate $(site) $(if $(PLOT),--plot "$${PLOT-}") $(if $(RUN),--run "$${RUN-}") $(if $(format),"format=$${format-}") $(if $(explain),"explain=$${explain-}") $(words)
+	@$(with-words) jobs.estimate $(site) $(if $(PLOT),--plot="$${PLOT-}") $(if $(RUN),--run="$${RUN-}") $(if $(format),"format=$${format-}") $(if $(explain),"explain=$${explain-}") $(words)
 
 .PHONY: doctor
 doctor: $(VENV)/.complete  ## look before submitting: scheduler, image, MPI, data, folders; SITE= GROUP= DATA= IMAGE=
@@ -108,6 +110,14 @@ resubmit: $(VENV)/.complete  ## go on with a cluster's run that ended before its
 .PHONY: scaling
 scaling: $(VENV)/.complete $(SAMPLE)  ## scaling efficiency, real and synthetic images: SITE=abci3 NODES=1,2,4 (here WORKERS=1,2), then REPORT=1
 	@$(if $(REPORT),$(BIN)/python -m jobs.scaling --report -- $${RUN-},$(with-words) jobs.scaling $(site) $(words))
+
+.PHONY: report
+report: $(VENV)/.complete  ## the paper's tables and Figure 3 from runs, as HTML and Markdown: RUNS="runs/… runs/…" ARGS="report.dir=…"
+	@$(BIN)/python -m jobs.report $(ARGS) -- $${RUNS-}
+
+.PHONY: study
+study: $(VENV)/.complete  ## scale models of all experiments over seeds, about two hours, resumable: ARGS="--report", "--calibrate"
+	@$(BIN)/python -m jobs.study $(ARGS)
 
 .PHONY: evaluate
 evaluate: $(VENV)/.complete  ## validate a run's newest checkpoint again: RUN=runs/…

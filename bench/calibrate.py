@@ -7,8 +7,10 @@ is what the all-reduces send. Images a second are of all workers at once. Outsid
 """
 
 import argparse
+import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import traceback
@@ -18,9 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.allreduce import WORLDS, leave, start
-from jobs import local
-from pipeline.config.checks import COMPUTE, MODELS
+from jobs import compose, local
+from jobs.command_line import EXIT_INTERRUPTED, Parser, fail
+from pipeline.config.checks import COMPUTE
 from pipeline.errors import UserError
+from pipeline.estimate.layers import COUNTED
+from pipeline.wording import counted
 
 if TYPE_CHECKING:
     from pipeline.workers import Workers
@@ -28,20 +33,21 @@ if TYPE_CHECKING:
 SMALL_BYTES, SMALL_STEPS = 8, 200
 LARGE_BYTES, LARGE_STEPS = 8_000_000, 12
 SPEED_S = 3.0
-"""About how long each batch is computed."""
+"""About how long each batch is computed, in two rows."""
+MOST_TIMEOUT_S = 1_000_000
 
 
 def main(arguments: Sequence[str]) -> int:
     """Start the workers where there are none, measure, write; returns the exit code."""
-    options = parse(arguments)
     try:
+        options = parse(arguments)
         check(options)
+        if not any(name in os.environ for name in WORLDS):
+            return launch(options.workers, arguments)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    if not any(name in os.environ for name in WORLDS):
-        command = local.launch_command(options.workers, [sys.executable, "-m", "bench.calibrate", *arguments])
-        return subprocess.run(command, check=False, env=local.environment() | {"OMP_NUM_THREADS": "1"}).returncode
+        return fail(str(error))
+    except KeyboardInterrupt:  # the ranks end with their launcher
+        return EXIT_INTERRUPTED
     try:
         me = start(options)
         found = measure(me, options)
@@ -49,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
             write(profile(found, options), options.output)
     except UserError as error:
         leave(f"error: {error}")
+    except OSError as error:
+        leave(f"error: {error.filename or 'the output'}: {error.strerror or error}")
     except Exception:
         leave(traceback.format_exc())
     from pipeline import workers
@@ -57,15 +65,23 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def launch(workers: int, arguments: Sequence[str]) -> int:
+    """Start the workers on this machine; returns their exit code. Raises UserError where there is no mpirun."""
+    if not Path(sys.executable).with_name("mpirun").exists():
+        raise UserError(f"no mpirun beside {sys.executable}: run through make, which sets up .venv, or `make setup`")
+    command = local.launch_command(workers, [sys.executable, "-m", "bench.calibrate", *arguments])
+    return subprocess.run(command, check=False, env=local.environment() | {"OMP_NUM_THREADS": "1"}).returncode
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="make calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="the profile to write, as conf/site/mine.yaml; default: print it")
     parser.add_argument("--workers", type=int, default=4, help="to start here, outside a launcher")
     parser.add_argument("--base", default="local", help="the site that it is like in all else: local, slurm, pbs, …")
     parser.add_argument("--backend", default="gloo", choices=("gloo", "nccl"))
     parser.add_argument("--interface", help="network interface between nodes, as eth0")
-    parser.add_argument("--model", choices=MODELS, help="default: resnet50 on GPUs, small_resnet on CPUs")
+    parser.add_argument("--model", choices=COUNTED, help="default: resnet50 on GPUs, small_resnet on CPUs")
     parser.add_argument("--image-size", type=int, help="pixels a side; default: 224, or the sample's 16")
     parser.add_argument("--precision", choices=COMPUTE, help="default: fp16 on GPUs, fp32 on CPUs")
     parser.add_argument("--batches", default="16,32,64", help="images in a micro-batch")
@@ -82,14 +98,29 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def check(options: argparse.Namespace) -> None:
     """Raise UserError for what cannot be used, before anything starts."""
     batches = options.batches.split(",")
-    if not all(one.isdigit() and int(one) > 1 for one in batches):
+    if not all(re.fullmatch(r"[0-9]{1,6}", one) and int(one) > 1 for one in batches):
         raise UserError(f"--batches {options.batches}: whole numbers above 1, with commas between them, as 16,32,64")
     if options.workers < 1 or options.image_size < 1:
         raise UserError("--workers and --image-size: at least 1")
-    if options.output is not None and options.output.exists():
-        raise UserError(f"--output {options.output}: is there already; name another, or remove it")
-    if options.output is not None and not options.output.absolute().parent.is_dir():
-        raise UserError(f"--output {options.output}: there is no folder {options.output.absolute().parent}")
+    if not 0 < options.timeout < MOST_TIMEOUT_S:
+        raise UserError(f"--timeout {options.timeout:g}: seconds, above 0 and below {MOST_TIMEOUT_S:,}")
+    if options.base not in (sites := compose.choices_of("site")):
+        raise UserError(f"--base {options.base}: no such site; there are {', '.join(sites)}")
+    if options.output is not None:
+        _check_output(options.output)
+
+
+def _check_output(path: Path) -> None:
+    """Its name becomes the site's, which SITE= takes."""
+    if path.suffix != ".yaml" or not re.fullmatch(r"[A-Za-z0-9][\w.-]*", path.stem):
+        raise UserError(f"--output {path}: a file's name of letters, digits, . _ - that ends in .yaml, as mine.yaml")
+    if path.exists() or path.is_symlink():
+        raise UserError(f"--output {path}: is there already; name another, or remove it")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UserError(f"--output {path}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"--output {path}: nothing can be written into {folder}")
 
 
 @dataclass(frozen=True)
@@ -163,7 +194,10 @@ def step_s(me: "Workers", after: int, before: int, size_bytes: int, steps: int) 
 
 
 def images_per_s(me: "Workers", batch: int, options: argparse.Namespace) -> float:
-    """Images a second of the slowest worker: forward, backward and update on synthetic images, all workers at once."""
+    """Images a second of the slowest worker: forward, backward and update on synthetic images, all workers at once.
+
+    The better of two rows, so that what disturbs is out.
+    """
     import time
 
     import torch
@@ -195,7 +229,8 @@ def images_per_s(me: "Workers", batch: int, options: argparse.Namespace) -> floa
         return slowest(me, (time.perf_counter() - began) / count)
 
     once_s = min(updates(2), updates(2))
-    return batch / updates(max(3, int(SPEED_S / once_s)))
+    count = max(3, int(SPEED_S / 2 / once_s))
+    return batch / min(updates(count), updates(count))
 
 
 def slowest(me: "Workers", figure: float) -> float:
@@ -211,9 +246,8 @@ def slowest(me: "Workers", figure: float) -> float:
 def profile(found: Found, options: argparse.Namespace) -> str:
     """The YAML of a site's profile."""
     name = options.output.stem if options.output else "measured"
-    where = f"{found.nodes} node(s) of {found.workers_per_node} worker(s), {options.backend}, on {platform.node()}"
-    node = found.node or found.worker or Link(1e9, 0.0)
-    worker = found.worker or node
+    size = f"{counted(found.nodes, 'node')} of {counted(found.workers_per_node, 'worker')}"
+    where = f"{size}, {options.backend}, on {platform.node()}"
     lines = [
         "# @package _global_",
         f"# Measured by `make calibrate`: {where}. A rack's uplink is not seen from here.",
@@ -221,16 +255,11 @@ def profile(found: Found, options: argparse.Namespace) -> str:
         f"  - {options.base}",
         "  - _self_",
         "site:",
-        f"  name: {name}",
-        "  network:",
+        f"  name: {json.dumps(name)}",
+        *network(found),
+        "  hardware:",
+        "    speeds:",
     ]
-    words = "a ring's steps in a node" if found.worker else "one worker a node: as the node's"
-    lines += level("worker", worker, words)
-    words = (
-        "a ring's steps over nodes, all workers at once" if found.node else "one node: not measured, as the worker's"
-    )
-    lines += level("node", node, words)
-    lines += ["  hardware:", "    speeds:"]
     for batch, speed in sorted(found.images_per_s.items()):
         lines.append(
             f"      - {{model: {options.model}, image_size: {options.image_size}, precision: {options.precision}, "
@@ -240,9 +269,25 @@ def profile(found: Found, options: argparse.Namespace) -> str:
     return "\n".join(lines) + "\n"
 
 
+def network(found: Found) -> list[str]:
+    """What was seen of the network; nothing where one worker had nobody to send to."""
+    if found.worker is None and found.node is None:
+        return ["  # network: one worker sees none, so it is the base's"]
+    lines = ["  network:"]
+    if found.worker is not None:
+        lines += level("worker", found.worker, "measured: a ring's steps in a node")
+    elif found.node is not None:
+        lines += level("worker", found.node, "one worker a node, so not measured: the node's")
+    if found.node is not None:
+        lines += level("node", found.node, "measured: a ring's steps over nodes, all workers at once")
+    elif found.worker is not None:
+        lines += level("node", found.worker, "one node, so not measured: the worker's")
+    return lines
+
+
 def level(name: str, link: Link, source: str) -> list[str]:
     return [
-        f"    {name}:                 # measured: {source}",
+        f"    {name}:{'':{12 - len(name)}}# {source}",
         f"      gb_per_s: {link.bytes_per_s / 1e9:.4g}",
         f"      latency_us: {link.latency_s * 1e6:.4g}",
     ]
@@ -254,7 +299,9 @@ def write(text: str, path: Path | None) -> None:
         print(text, end="", flush=True)
         return
     path.write_text(text)
-    print(f"{path}; make estimate SITE={path.stem} reads it", flush=True)
+    in_place = path.absolute().parent.resolve() == (compose.CONF / "site").resolve()
+    how = f"make estimate SITE={path.stem} reads it" if in_place else f"in {compose.CONF / 'site'} it is a site"
+    print(f"{path}; {how}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from jobs.executor import BatchExecutor, BatchJob, can_share_an_array
 from jobs.job import Job, make_job
 from jobs.scheduler import Scheduler, find
 from pipeline.config import Config, make_plan
+from pipeline.config.wall_time import seconds
 from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
 
@@ -69,6 +70,7 @@ def submit(jobs: Sequence[Job], arrays: Path) -> None:
 
 def estimated(config: Config) -> str:
     """One line on what a run should take, beside the wall time that was asked for; empty where none can be made."""
+    from pipeline.estimate.fitted_wall_time import in_starts
     from pipeline.estimate.run import Model  # here: it takes as long as the rest of a command that submits nothing
     from pipeline.report.estimate_tables import in_a_line
 
@@ -76,7 +78,8 @@ def estimated(config: Config) -> str:
         run = Model(config).run()
     except UserError:
         return ""
-    return f"estimate: {in_a_line(run)}; wall time asked for {config.site.wall_time}; make estimate tells more"
+    asked = f"{config.site.wall_time}{in_starts(config, run, seconds(config.site.wall_time))}"
+    return f"estimate: {in_a_line(run)}; wall time asked for {asked}; make estimate tells more"
 
 
 def say(line: str) -> None:

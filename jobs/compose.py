@@ -210,10 +210,12 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
     if isinstance(error, YAMLError):
         return f"conf/ is not valid YAML: {' '.join(text.split())}"
     if text.startswith("Ambiguous value"):
-        return f"{text.splitlines()[0]}: a list makes several runs, which is `make sweep EXP=…`"
+        return f"{text.splitlines()[0]}: a list makes several runs, which only `make sweep EXP=…` starts"
     if isinstance(error, OverrideParseException):
         return f"{error.override}: {text.splitlines()[0]}; overrides look like optim.lr=2.0"
     cause = str(error.__cause__ or "")
+    if absent := re.search(r"Missing mandatory value: ([\w.]+)", text):
+        return _no_value([absent[1]], overrides)
     unknown = re.search(r"Could not override '([^']+)'", text) or re.search(r"full_key: (\S+)", text)
     if unknown and unknown[1] not in keys() and "not in" in f"{text} {cause}":
         return unknown_key(unknown[1])
@@ -228,6 +230,9 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
 
 def unknown_key(key: str) -> str:
     """The line for a key that the schema does not have."""
+    group, _, rest = key.partition(".")
+    if rest.partition(".")[0] == group and (CONF / group).is_dir():
+        return f"unknown key {key}; a file of conf/{group}/ with a {group}: in it begins with # @package _global_"
     valid = keys()
     guesses = nearest(key, valid, count=3) or [one for one in valid if one.split(".")[-1] == key.split(".")[-1]]
     hint = f"did you mean {guesses[0]}?" if guesses else "the keys are those of conf/config.yaml and its groups"

@@ -1,5 +1,6 @@
 """What a run was made with, for its environment.txt: host, Python, commit, packages with versions."""
 
+import os
 import platform
 import socket
 import subprocess
@@ -13,12 +14,23 @@ def describe(repository: Path) -> str:
     lines = [
         f"host {socket.gethostname()}",
         f"system {platform.platform()}",
+        f"processor {processor()}",
         f"python {platform.python_version()}",
         f"commit {commit(repository)}",
         "",
         *packages,
     ]
     return "\n".join(lines) + "\n"
+
+
+def processor() -> str:
+    """`Intel(R) Xeon(R) …, 2 cores`: of the machine that composes a run, at a cluster a login node."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return f"{name or platform.machine()}, {os.cpu_count()} cores"
 
 
 def commit(repository: Path) -> str:

@@ -39,9 +39,10 @@ def launch_command(workers: int, command: list[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def run(folder: RunFolder) -> int:
+def run(folder: RunFolder, *, shown: bool = True) -> int:
     """Start the script, wait for it, return its code. Ctrl-C saves and stops; a second one ends at once.
 
+    shown: whether what ranks print is seen here; their logs have it in any case.
     Raises UserError where a rank failed: its own line, found in the attempt's folder.
     """
     if not Path(sys.executable).with_name("mpirun").exists():
@@ -51,8 +52,9 @@ def run(folder: RunFolder) -> int:
         process = subprocess.Popen(
             ["/bin/bash", str(folder.script)],
             start_new_session=True,
-            env=environment(),
+            env=environment() | ({} if shown else {"TORUS224_LIVE": "0"}),
             stdin=subprocess.DEVNULL,
+            stdout=None if shown else subprocess.DEVNULL,
             stderr=log,
         )
     code, ended_by_user = _wait(process)

@@ -5,27 +5,18 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from jobs import compose, environment, local
 from jobs.executor import script
 from jobs.job import check_path, make_job, safe_name
 from jobs.scheduler import find
 from pipeline.config import Config, check_data, load, make_plan, save
-from pipeline.config.schema import keys
+from pipeline.config.differences import differences
+from pipeline.config.identity import is_kept
 from pipeline.config.stored import read_yaml
 from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
-
-RESUMABLE = (
-    "run.", "data.path", "data.prefetch_updates", "data.decoder_threads", "data.on_bad_sample", "data.placement",
-    "data.exchange_round_bytes", "data.sample_kb", "container",
-)  # fmt: skip
-"""Keys that may differ when a run is gone on with: they change where and how long, not what. data.on_bad_sample too: a
-run that a bad sample ended can go on without it, as it would have from the start."""
-
-KEPT_OF_A_SITE = ("site.threads_per_worker", "site.workers_per_node", "site.backend", "site.device", "site.network")
-"""Of a site's keys, those that change bits or the order of sums; the rest only change how a job is asked for."""
 
 
 def create(config: Config, words: Sequence[str]) -> RunFolder:
@@ -64,16 +55,17 @@ def merge(path: str, words: Sequence[str]) -> tuple[RunFolder, Config, list[str]
         raise UserError(f"{folder} is running; wait for its end, or stop it before it goes on elsewhere")
     old = load(folder.config)
     before = [str(word) for word in read_yaml(folder.overrides)]
-    forgotten = ("run.resume", "run.dir", "run.stop_after_epochs", "run.stop_after_updates")
+    forgotten = ("run.resume", "run.dir", "run.stop_after_epochs", "run.stop_after_updates", "resume.regrid")
     merged = {_key(word): word for word in before if _key(word) not in forgotten}
     merged |= {_key(word): word for word in words if _key(word) not in ("run.resume", "run.dir")}
     config = compose.compose([*merged.values(), f"run.dir={json.dumps(old.run.dir)}"])
     for key, (was, is_now) in differences(old, config).items():
-        of_a_job = key.startswith("site.") and not key.startswith(KEPT_OF_A_SITE)
-        if not key.startswith(RESUMABLE) and not of_a_job:
+        if is_kept(key, regrid=config.resume.regrid):
+            mend = (
+                "so start a new one" if is_kept(key, regrid=True) else "unless resume.regrid=true lets workers change"
+            )
             raise UserError(
-                f"{key} was {_shown(was)} in {folder} and is {_shown(is_now)} now; a run goes on as it began, "
-                "so start a new one"
+                f"{key} was {_shown(was)} in {folder} and is {_shown(is_now)} now; a run goes on as it began, {mend}"
             )
     locate_data(config)
     locate_image(config)
@@ -139,14 +131,6 @@ def job_script(config: Config, folder: RunFolder) -> str:
     if config.site.scheduler == "local":
         return local.script(config, make_plan(config), folder, compose.REPOSITORY)
     return script(make_job(config, folder, compose.REPOSITORY), find(config.site.scheduler))
-
-
-def differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
-    """Dotted keys whose values differ, with both values."""
-    trees = [OmegaConf.structured(old), OmegaConf.structured(new)]
-    pairs = {key: [OmegaConf.select(tree, key) for tree in trees] for key in keys()}
-    leaves = {key: pair for key, pair in pairs.items() if not isinstance(pair[0], DictConfig)}
-    return {key: (was, is_now) for key, (was, is_now) in leaves.items() if was != is_now}
 
 
 def _shown(value: object) -> str:

@@ -8,6 +8,7 @@ of them when they have ended; here they run one after another, and their table c
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -21,9 +22,9 @@ from pipeline.config import Config, load, make_plan
 from pipeline.errors import UserError
 from pipeline.estimate.algorithms import legal_grids
 from pipeline.estimate.placement import as_network, node_by_node
+from pipeline.report.records import SCALING as EXPERIMENT
 from pipeline.run_folder import EXIT_DONE, EXIT_SAVED, RunFolder
 
-EXPERIMENT = "scaling"
 OWN = ("exp", "nodes", "workers", "recipe.workers", "recipe.grid", "grid", "data.synthetic", "run.dir", "run.resume")
 """Keys, and groups of them, that the runs differ in: nobody else sets them."""
 
@@ -144,8 +145,14 @@ class Size:
     """What rows of the table differ in."""
 
     site: str
+    is_scale_model: bool
     nodes: int
     workers: int
+
+    @property
+    def where(self) -> str:
+        """What a table is of."""
+        return f"{self.site}, scale models" if self.is_scale_model else self.site
 
 
 Speeds = dict[Size, dict[bool, float | None]]
@@ -165,8 +172,8 @@ def measured(runs: Iterable[tuple[RunFolder, Config]]) -> Speeds:
     found: Speeds = {}
     for folder, config in runs:
         asked = allocate(config, make_plan(config))
-        note = config.site.name if config.scale is None else f"{config.site.name}, scale models"
-        speeds = found.setdefault(Size(note, asked.nodes, asked.workers), {})
+        size = Size(config.site.name, config.scale is not None, asked.nodes, asked.workers)
+        speeds = found.setdefault(size, {})
         result = folder.read_result()
         if result is not None:
             speeds[config.data.synthetic] = float(result["images_per_s"])
@@ -186,22 +193,43 @@ def efficiencies(speeds: Mapping[int, float | None]) -> dict[int, float | None]:
     }
 
 
+@dataclass(frozen=True)
+class Row:
+    """Speeds and efficiencies of a size, of real images and of synthetic ones; None where there is no result yet."""
+
+    size: Size
+    images_per_s: float | None
+    efficiency: float | None
+    synthetic_images_per_s: float | None
+    synthetic_efficiency: float | None
+
+
+def rows_of(found: Speeds) -> list[Row]:
+    """Rising by size; efficiencies within each table."""
+    rows = []
+    for where in sorted({size.where for size in found}):
+        sizes = sorted(size for size in found if size.where == where)
+        real, synthetic = ({size.workers: found[size].get(kind) for size in sizes} for kind in (False, True))
+        share, synthetic_share = efficiencies(real), efficiencies(synthetic)
+        for size in sizes:
+            of = size.workers
+            rows.append(Row(size, real[of], share[of], synthetic[of], synthetic_share[of]))
+    return rows
+
+
 def show(found: Speeds) -> None:
     """A table a site: real images first."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    for site in sorted({size.site for size in found}):
-        sizes = sorted(size for size in found if size.site == site)
-        table = Table(title=f"scaling at {site}", title_justify="left")
+    for where, rows in groupby(rows_of(found), key=lambda row: row.size.where):
+        table = Table(title=f"scaling at {where}", title_justify="left")
         for name in ("nodes", "workers", "images/s", "efficiency", "synthetic images/s", "efficiency"):
             table.add_column(name, justify="right")
-        columns = []
-        for synthetic in (False, True):
-            speeds = {size.workers: found[size].get(synthetic) for size in sizes}
-            columns.append((speeds, efficiencies(speeds)))
-        for size in sizes:
-            cells = [f"{size.nodes:,}", f"{size.workers:,}"]
-            for speeds, shares in columns:
-                speed, share = speeds[size.workers], shares[size.workers]
+        for row in rows:
+            cells = [f"{row.size.nodes:,}", f"{row.size.workers:,}"]
+            for speed, share in (
+                (row.images_per_s, row.efficiency),
+                (row.synthetic_images_per_s, row.synthetic_efficiency),
+            ):
                 cells += ["none yet" if speed is None else f"{speed:,.0f}", "" if share is None else f"{share:.2f} %"]
             table.add_row(*cells)
         console.print(table)

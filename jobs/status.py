@@ -54,6 +54,8 @@ class Row:
     """Percent, of the newest validation."""
     starts: int = 0
     """How often it was started again."""
+    slow: int = 0
+    """Updates that took far longer than the others; slow.jsonl says who held them up."""
     why: str = ""
     """Why it waits, failed or cannot be told of."""
 
@@ -137,6 +139,7 @@ def _read(folder: RunFolder, schedulers: Schedulers) -> Row:
     asked = allocate(config, plan)
     state = find_out(folder, schedulers.of(config.site))
     lines, sound = newest_lines(folder.metrics)
+    slow = _slow(folder)
     row = Row(
         run=str(folder),
         experiment=config.experiment,
@@ -149,8 +152,11 @@ def _read(folder: RunFolder, schedulers: Schedulers) -> Row:
         updates=plan.updates,
         eta_s=eta_s(lines, plan, plan.last_update(config.run)) if state.word == "running" else None,
         starts=_starts(folder),
+        slow=len(slow),
         why=state.why,
     )
+    if slow and state.word == "running":
+        row = replace(row, why="; ".join(filter(None, [row.why, f"newest slow update: {slow[-1]['line']}"])))
     faults = [] if sound or state.word == "running" else ["metrics.jsonl ends in half a line"]
     try:
         row = replace(row, top1=_top1(folder))
@@ -183,6 +189,11 @@ def _top1(folder: RunFolder) -> float | None:
     return result.get("top1")
 
 
+def _slow(folder: RunFolder) -> list[dict[str, Any]]:
+    """The newest lines of slow.jsonl."""
+    return [line for line in newest_lines(folder.slow_updates)[0] if isinstance(line.get("line"), str)]
+
+
 def _starts(folder: RunFolder) -> int:
     try:
         return int(folder.starts.read_text())
@@ -190,7 +201,20 @@ def _starts(folder: RunFolder) -> int:
         return 0
 
 
-COLUMNS = ("run", "experiment", "site", "nodes x workers", "job", "state", "progress", "ETA", "top-1", "starts", "why")
+COLUMNS = (
+    "run",
+    "experiment",
+    "site",
+    "nodes x workers",
+    "job",
+    "state",
+    "progress",
+    "ETA",
+    "top-1",
+    "starts",
+    "slow",
+    "why",
+)
 
 
 def show(rows: Sequence[Row], console: Console) -> None:
@@ -225,6 +249,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         "" if row.eta_s is None else str(timedelta(seconds=max(0, round(row.eta_s)))),
         "" if row.top1 is None else f"{row.top1:.2f} %",
         str(row.starts or ""),
+        str(row.slow or ""),
         row.why,
     )
     return tuple(_printable(cell) or "-" for cell in cells)

@@ -16,10 +16,17 @@ class BatchNormStatistics:
     """The running statistics of all batch-norm layers of `model`, seen as one flat vector.
 
     group: the process group to average over; `workers` is its size.
+    last_batch: no moving average; the statistics are those of the last update's mini-batches (Akiba et al. 2017,
+    1711.04325, who average them over the workers before they validate).
     """
 
-    def __init__(self, model: nn.Module, group: dist.ProcessGroup | None, workers: int) -> None:
+    def __init__(
+        self, model: nn.Module, group: dist.ProcessGroup | None, workers: int, *, last_batch: bool = False
+    ) -> None:
         self._layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+        if last_batch:
+            for layer in self._layers:
+                layer.momentum = 1.0  # the average is what came last
         self._momenta = [0.1 if layer.momentum is None else layer.momentum for layer in self._layers]
         self._group = group
         self._workers = workers

@@ -18,6 +18,7 @@ from mlperf_logging.mllog import constants as keys
 from mlperf_logging.mllog.mllog import MLLogger
 
 from pipeline.config import Config, Plan
+from pipeline.config.schema import OptimConfig
 from pipeline.metrics import UpdateLine, ValidationLine
 from pipeline.report.console import scale_note
 from pipeline.run_folder import write_atomically
@@ -26,6 +27,8 @@ TARGET_TOP1 = 75.9
 """Percent; MLPerf's target for resnet, from the rule set's closed_resnet.yaml. A run that ends below it is aborted."""
 
 TOKEN = ":::MLLOG "
+SGD_MOMENTUM = "sgd_opt_momentum"
+"""The rule set's name; the library has no constant for it."""
 ENDED_EARLY = "ended_early"
 """In the metadata of an epoch_stop: the run ended inside the epoch, so one that goes on takes it back."""
 
@@ -123,7 +126,11 @@ class MlperfLog:
 
     def _by_stage(self, key: str) -> dict[str, Any] | None:
         """Metadata of what changes with the stages of a run."""
-        names = {keys.GLOBAL_BATCH_SIZE: "total_batch", keys.LARS_OPT_MOMENTUM: "momentum"}
+        names = {
+            keys.GLOBAL_BATCH_SIZE: "total_batch",
+            keys.LARS_OPT_MOMENTUM: "momentum",
+            SGD_MOMENTUM: "momentum",
+        }
         if key not in names:
             return None
         stages = self._plan.stages
@@ -133,21 +140,49 @@ class MlperfLog:
 def _hyperparameters(config: Config, plan: Plan) -> dict[str, Any]:
     """MLPerf's names for the optimiser's values; of what changes with the stages, the first stage's."""
     optim, first = config.optim, plan.stages[0]
-    warmup_updates = round(optim.warmup_epochs * first.updates_per_epoch)
-    return {
+    found: dict[str, Any] = {
         keys.GLOBAL_BATCH_SIZE: first.total_batch,
         keys.GRADIENT_ACCUMULATION_STEPS: first.micro_batches,
         keys.OPT_NAME: optim.name,
-        keys.LARS_OPT_BASE_LEARNING_RATE: optim.lr,
+    }
+    return found | (_of_lars(optim, plan) if optim.name == "lars" else _of_others(optim, plan))
+
+
+def _of_lars(optim: OptimConfig, plan: Plan) -> dict[str, Any]:
+    return {
+        keys.LARS_OPT_BASE_LEARNING_RATE: plan.peak_lr,
         keys.LARS_OPT_END_LR: 0.0,
         keys.LARS_OPT_LR_DECAY_POLY_POWER: optim.decay_power,
-        keys.LARS_OPT_LR_DECAY_STEPS: plan.updates - warmup_updates,
+        keys.LARS_OPT_LR_DECAY_STEPS: plan.updates - _warmup_updates(optim, plan),
         keys.LARS_OPT_LEARNING_RATE_WARMUP_EPOCHS: optim.warmup_epochs,
         keys.LARS_EPSILON: optim.eps,
-        keys.LARS_OPT_MOMENTUM: first.momentum,
+        keys.LARS_OPT_MOMENTUM: plan.stages[0].momentum,
         keys.LARS_OPT_WEIGHT_DECAY: optim.weight_decay,
         "lars_coefficient": optim.coefficient,
     }
+
+
+def _of_others(optim: OptimConfig, plan: Plan) -> dict[str, Any]:
+    """MLPerf's general names: those of its own SGD know a polynomial decay alone."""
+    found = {
+        keys.OPT_BASE_LR: plan.peak_lr,
+        SGD_MOMENTUM: plan.stages[0].momentum,
+        keys.OPT_WEIGHT_DECAY: optim.weight_decay,
+        keys.OPT_LR_WARMUP_EPOCHS: optim.warmup_epochs,
+        keys.OPT_LR_DECAY_SCHEDULE: optim.schedule,
+    }
+    if optim.schedule == "step":
+        return found | {
+            keys.OPT_LR_DECAY_BOUNDARY_EPOCHS: optim.milestones,
+            keys.OPT_LR_DECAY_FACTOR: optim.decay_factor,
+        }
+    if optim.schedule == "slow_start":
+        return found | {keys.OPT_LR_DECAY_BOUNDARY_EPOCHS: [level.start_epoch for level in optim.levels]}
+    return found
+
+
+def _warmup_updates(optim: OptimConfig, plan: Plan) -> int:
+    return round(optim.warmup_epochs * plan.stages[0].updates_per_epoch)
 
 
 def _read(path: Path, update: int) -> list[dict[str, Any]]:

@@ -1,13 +1,13 @@
-"""The networks: torchvision's ResNet-50, and a small one of the same kind for small images.
+"""The networks: torchvision's ResNet-50 and GoogLeNet, and a small ResNet for small images.
 
-Both have torchvision's parameter names. In: the model's configuration. Out: an initialised module, the same for the
-same torch seed. Initialisation follows He et al. 2015 (normal, fan out), with the last batch-norm weight of each block
-at zero (Goyal et al. 2017), so that every block starts as the identity.
+All have torchvision's parameter names. In: the model's configuration. Out: an initialised module, the same for the
+same torch seed. ResNets start as He et al. 2015 have it (normal, fan out), and where the recipe asks for it with the
+last batch-norm weight of each block at zero (Goyal et al. 2017), so that every block starts as its shortcut.
 """
 
 import torch
 from torch import Tensor, nn
-from torchvision.models import resnet50
+from torchvision.models import googlenet, resnet50
 from torchvision.models.resnet import Bottleneck
 
 from pipeline.config.schema import ModelConfig
@@ -16,8 +16,22 @@ from pipeline.config.schema import ModelConfig
 def build(config: ModelConfig) -> nn.Module:
     """The network that `config` names, initialised."""
     if config.name == "resnet50":
-        return resnet50(num_classes=config.classes, zero_init_residual=True)
-    return SmallResNet(config.stem, config.widths, config.blocks, config.classes)
+        return resnet50(num_classes=config.classes, zero_init_residual=config.zero_last_gamma)
+    if config.name == "googlenet":
+        return _googlenet(config.classes)
+    return SmallResNet(
+        config.stem, config.widths, config.blocks, config.classes, zero_last_gamma=config.zero_last_gamma
+    )
+
+
+def _googlenet(classes: int) -> nn.Module:
+    """torchvision's GoogLeNet, with batch-norm behind every convolution as Kumar et al. 2017 train it.
+
+    Without the auxiliary heads and the dropout of Szegedy et al. 2014: they were there to make the network train and
+    not to overfit before there was batch-norm, and Ioffe and Szegedy 2015 leave them out with it. An auxiliary head
+    would be a second loss that no recipe speaks of; dropout would draw random numbers that a resumed run cannot repeat.
+    """
+    return googlenet(weights=None, num_classes=classes, aux_logits=False, init_weights=True, dropout=0.0)
 
 
 class SmallResNet(nn.Module):
@@ -25,10 +39,13 @@ class SmallResNet(nn.Module):
 
     stem: channels of the first convolution.
     widths, blocks: one number a layer; every layer but the first halves the image in its first block.
+    zero_last_gamma: whether every block starts as its shortcut.
     Input (n, 3, h, w) fp32, output (n, classes) fp32.
     """
 
-    def __init__(self, stem: int, widths: list[int], blocks: list[int], classes: int) -> None:
+    def __init__(
+        self, stem: int, widths: list[int], blocks: list[int], classes: int, *, zero_last_gamma: bool = True
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, stem, kernel_size=3, stride=2, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(stem)
@@ -40,7 +57,7 @@ class SmallResNet(nn.Module):
             self.add_module(f"layer{index}", _layer(channels, width, count, stride=1 if index == 1 else 2))
             channels = width * Bottleneck.expansion
         self.fc = nn.Linear(channels, classes)
-        _initialise(self)
+        _initialise(self, zero_last_gamma=zero_last_gamma)
 
     def forward(self, images: Tensor) -> Tensor:
         features = self.relu(self.bn1(self.conv1(images)))
@@ -62,9 +79,9 @@ def _layer(channels: int, width: int, count: int, *, stride: int) -> nn.Sequenti
     return nn.Sequential(*blocks)
 
 
-def _initialise(model: nn.Module) -> None:
+def _initialise(model: nn.Module, *, zero_last_gamma: bool) -> None:
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        elif isinstance(module, Bottleneck):
+        elif isinstance(module, Bottleneck) and zero_last_gamma:
             nn.init.zeros_(module.bn3.weight)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Config, Plan
+from pipeline.config.plan import to_scale
 from pipeline.metrics import Totals
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ def result(config: Config, plan: Plan, ending: "Ending", totals: Totals, all_red
         "experiment": config.experiment,
         "system": config.recipe.system,
         "scale_model": config.scale is not None,
+        "to_scale": to_scale(config),
         "gpus": config.recipe.workers,
         "workers": plan.workers,
         "virtual_workers": plan.virtual_workers,

@@ -9,6 +9,7 @@
     submissions.jsonl a line a job that was submitted     submission/      what submitit keeps of it
     starts            how often it was started again      cancelled        a mark: it is not to be started again
     events/           the same for TensorBoard            validations.jsonl  a line a validation
+    slow.jsonl        a line an update that was slow
     profile/          traces, where asked for             mlperf.log       the run as MLPerf's rules log it
     plots/            what `make plot` draws
 
@@ -55,6 +56,7 @@ class RunFolder:
         self.all_reduce = self.path / "allreduce.json"
         self.metrics = self.path / "metrics.jsonl"
         self.validations = self.path / "validations.jsonl"
+        self.slow_updates = self.path / "slow.jsonl"
         self.events = self.path / "events"
         self.mlperf_log = self.path / "mlperf.log"
         self.profile = self.path / "profile"

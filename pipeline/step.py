@@ -17,7 +17,7 @@ from pipeline.allreduce.averager import Averager
 from pipeline.batch_norm import BatchNormStatistics
 from pipeline.config import Config
 from pipeline.data.loader import Batch
-from pipeline.optim.lars import LARS, parameter_groups
+from pipeline.optim import build as optimisers
 from pipeline.optim.schedule import Position
 from pipeline.profiler import phase
 from pipeline.workers import Workers
@@ -46,9 +46,10 @@ class Step:
         torch.manual_seed(config.seed)
         model = models.build(config.model)
         self.model: nn.Module = model.to(workers.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.optimizer = make_optimizer(config, self.model)
+        self.optimizer = optimisers.build(config.optim, self.model)
         self.scaler = precision.loss_scaler(config.precision, workers.device.type)
-        self.batch_norm = BatchNormStatistics(self.model, workers.world, workers.world_size)
+        last_batch = config.recipe.batch_norm == "last_batch"
+        self.batch_norm = BatchNormStatistics(self.model, workers.world, workers.world_size, last_batch=last_batch)
         with workers.heartbeat.collective("connecting the workers"):
             self.all_reduce = Averager(config.allreduce, config.site.network, workers.communicators, workers.device)
         workers.heartbeat.follow(self.all_reduce)
@@ -69,8 +70,7 @@ class Step:
 
     def update(self, micro_batches: Sequence[Batch], position: Position) -> Outcome:
         """Do one update at `position` of the schedule."""
-        for group in self.optimizer.param_groups:
-            group["lr"], group["momentum"] = position.lr, position.momentum
+        optimisers.place(self.optimizer, position)
         count = len(micro_batches)
         losses, corrects = [], []
         for index, batch in enumerate(micro_batches):
@@ -123,16 +123,3 @@ class Step:
         with torch.no_grad():
             for buffer, before in zip(self.model.buffers(), buffers, strict=True):
                 buffer.copy_(before)
-
-
-def make_optimizer(config: Config, model: nn.Module) -> LARS:
-    """The optimiser that the configuration names, over the parameters of `model`."""
-    optim = config.optim
-    return LARS(
-        parameter_groups(model),
-        lr=0.0,
-        momentum=optim.momentum,
-        weight_decay=optim.weight_decay,
-        coefficient=optim.coefficient,
-        eps=optim.eps,
-    )

@@ -145,6 +145,10 @@ def _train(
     from pipeline.report.console import staging
     from pipeline.trainer import Trainer, epochs_of
 
+    if me.is_head:
+        for line in checkpoint.sift(folder):
+            console.print(f"warning: {line}", highlight=False, markup=False, soft_wrap=True)
+            print(f"warning: {line}", flush=True)
     me.heartbeat.at("reading the data")
     if attempt is not None and me.is_head:
         (attempt / "ready").touch()  # from here on the script passes USR2 on; before, it left a file
@@ -206,6 +210,8 @@ class Silent:
 
     def saved(self, update: int) -> None: ...
 
+    def slow(self, update: int, line: str) -> None: ...
+
     def close(self, *, finished: bool) -> None:
         """finished: whether the attempt ended by itself, and not on request to go on later."""
 
@@ -258,6 +264,11 @@ class Watcher(Silent):
 
     def saved(self, update: int) -> None:
         self._displays[-1].note(f"saved {self._folder.checkpoint(update)}")
+
+    def slow(self, update: int, line: str) -> None:
+        with self._folder.slow_updates.open("a") as file:
+            file.write(json.dumps({"update": update, "line": line}) + "\n")
+        self._note(f"slow: {line}")
 
     def close(self, *, finished: bool) -> None:
         if finished:

@@ -10,6 +10,7 @@ save, validate, write the result
 
 import json
 import math
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from torch import Tensor
 from pipeline import checkpoint
 from pipeline.allreduce.contract import CommunicationError
 from pipeline.config import Config, Plan
+from pipeline.config.identity import identity
 from pipeline.data import decode
 from pipeline.data.epochs import Epochs
 from pipeline.data.exchange import ExchangeError
@@ -32,9 +34,11 @@ from pipeline.metrics import LoopTime, Totals, UpdateLine, ValidationLine
 from pipeline.optim.schedule import Position, position
 from pipeline.profiler import Profiler, phase
 from pipeline.run_folder import RunFolder, write_atomically
+from pipeline.saving import Saver
 from pipeline.step import Outcome, Step
 from pipeline.transport import transport
 from pipeline.validation import count_correct
+from pipeline.watch import LostLoss, SlowUpdates, Spent, line
 from pipeline.workers import Workers
 
 VALIDATION_BATCH = 250
@@ -48,6 +52,8 @@ class Observer(Protocol):
     def validated(self, line: ValidationLine) -> None: ...
 
     def saved(self, update: int) -> None: ...
+
+    def slow(self, update: int, line: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -92,10 +98,15 @@ class Trainer:
         self._disclosed_s = 0.0
         self._totals = Totals()
         self._waited_for_data_s = 0.0
+        self._slow = SlowUpdates(config.run.slow_update_times)
+        self._lost_loss = LostLoss(config.run.stop_after_lost_loss)
         self._averaged = True  # whether all workers hold the same batch-norm statistics just now
         self._replaced_samples = 0
         self.update = self._resume()
         self._saved_update = self.update  # never read off the disk: the first rank writes while others look
+        self._saver = Saver(
+            folder, self._step, workers, self._epochs, identity(config), keep=config.run.keep_checkpoints
+        )
         self._last = plan.last_update(config.run)
         self._profiler = Profiler(config.run.profile if workers.is_head else 0, folder.profile, self.update)
 
@@ -132,7 +143,7 @@ class Trainer:
 
     def start_clock(self) -> None:
         """Loop time counts from here."""
-        self._started = time.perf_counter()
+        self._started = self._saved_s = time.perf_counter()
 
     def advance(self, batches: Iterator[list[Batch]]) -> bool:
         """Do the next update and what is due after it; returns whether a stop was requested anywhere."""
@@ -163,11 +174,12 @@ class Trainer:
             dist.broadcast_object_list(newest, src=0, group=self._workers.control)
         if newest[0] is None:
             return 0
-        state = checkpoint.load(self._folder, newest[0], self._epochs)
+        config = self._config
+        state = checkpoint.load(self._folder, newest[0], self._epochs, identity(config), regrid=config.resume.regrid)
         self._step.model.load_state_dict(state.model)
         self._step.optimizer.load_state_dict(state.optimizer)
         self._step.scaler.load_state_dict(state.scaler)
-        if state.batch_norm is not None:
+        if state.batch_norm is not None and state.plan["workers"] == self._workers.world_size:
             self._step.batch_norm.restore(state.batch_norm[self._workers.rank].to(self._workers.device))
             self._averaged = False
         return state.update
@@ -187,13 +199,14 @@ class Trainer:
         epoch_ends = here.update_in_epoch + 1 == self._plan.stage_at(here.epoch).updates_per_epoch
         agreeing = epoch_ends or self.update % run.agree_every_updates == 0
         saving = self.update % run.checkpoint_every_updates == 0
-        requested = self._disclose() if agreeing or saving else False
+        requested, overdue = self._disclose() if agreeing or saving else (False, False)
         if agreeing:
             self._average()
+            self._tell_saved()
         every = run.validate_every_epochs
         if epoch_ends and every and (here.epoch + 1) % every == 0 and self.update < self._last:
             self._validate(here.epoch + 1)
-        if requested or saving:
+        if requested or saving or overdue:
             self._save()
         return requested
 
@@ -203,6 +216,7 @@ class Trainer:
         self._totals.loop_time_s = self._loop_s()
         if self._saved_update != self.update:
             self._save()
+        self._finish_saving()
         counts = None
         if not requested:
             self._average()
@@ -222,8 +236,11 @@ class Trainer:
             return float(self._plan.epochs)
         return position(self._config.optim, self._plan, self.update).fractional_epoch
 
-    def _disclose(self) -> bool:
-        """Add up over all workers what happened since the last time; returns whether any of them was asked to stop."""
+    def _disclose(self) -> tuple[bool, bool]:
+        """Add up over all workers what happened since the last time.
+
+        Returns whether any of them was asked to stop, and whether by the first one's clock a checkpoint is overdue.
+        """
         done = self._undisclosed
         exposed_s, averaging_s = self._step.all_reduce.take_times()
         since = [
@@ -232,6 +249,7 @@ class Trainer:
             averaging_s,
             self._waited_for_data_s,
             self._replaced_samples,
+            float(self._is_overdue()),
         ]
         self._waited_for_data_s, self._replaced_samples = 0.0, 0
         losses = [outcome.loss for _, _, outcome, *_ in done]
@@ -239,12 +257,13 @@ class Trainer:
         sums = torch.tensor(since, dtype=torch.float64)
         if done:
             measured = torch.cat([torch.stack(losses).double(), torch.stack(corrects).double()]).cpu()
-            sums = torch.cat([sums, measured])
+            sums = torch.cat([sums, measured, torch.tensor([took_s for *_, took_s in done], dtype=torch.float64)])
         with self._heartbeat.collective("agreement"):
             dist.all_reduce(sums, group=self._workers.control)
         values = sums.tolist()
         of_updates = values[len(since) :]
         workers = self._workers.world_size
+        own = Spent(since[3], max(0.0, sum(took_s for *_, took_s in done) - since[1] - since[3]), since[1])
         exposed_s, averaging_s, data_s = (value / workers for value in values[1:4])
         self._totals.communication_s += exposed_s
         self._totals.averaging_s += averaging_s
@@ -253,7 +272,7 @@ class Trainer:
         share = 1 / max(1, len(done))
         lines = self._lines(
             of_updates[: len(done)],
-            of_updates[len(done) :],
+            of_updates[len(done) : 2 * len(done)],
             exposed_s=exposed_s * share,
             averaging_s=averaging_s * share,
         )
@@ -265,7 +284,29 @@ class Trainer:
         updates_s = sum(line.update_s for line in lines)
         self._observer.updates(lines, LoopTime(loop_s - self._disclosed_s, updates_s, data_s, exposed_s))
         self._disclosed_s = loop_s
-        return values[0] > 0
+        self._tell_slow(lines, [seconds / workers for seconds in of_updates[2 * len(done) :]], own)
+        self._lost_loss.check(self.update - len(lines) + 1, [line.loss for line in lines])
+        return values[0] > 0, values[5] > 0
+
+    def _tell_slow(self, lines: list[UpdateLine], took_s: list[float], own: Spent) -> None:
+        """Say which updates since the last agreement were slow, and who was. took_s: of each, mean over the workers."""
+        slow = self._slow.find(took_s)
+        if not slow:  # on no worker: all have the same numbers
+            return
+        told: list[tuple[Spent, str]] = [(own, "")] * self._workers.world_size
+        with self._heartbeat.collective("learning who was slow"):
+            dist.all_gather_object(told, (own, socket.gethostname()), group=self._workers.control)
+        spent, hosts = zip(*told, strict=True)
+        for place, times in slow.items():
+            update = lines[place].update
+            self._observer.slow(update, line(update, took_s[place], times, spent, hosts))
+
+    def _is_overdue(self) -> bool:
+        """Whether run.checkpoint_every_minutes have passed, by the first worker's clock alone: clocks differ."""
+        every_minutes = self._config.run.checkpoint_every_minutes
+        if every_minutes is None or not self._workers.is_head:
+            return False
+        return time.perf_counter() - self._saved_s >= 60 * every_minutes
 
     def _lines(
         self, losses: list[float], corrects: list[float], *, exposed_s: float, averaging_s: float
@@ -327,39 +368,18 @@ class Trainer:
         return counts
 
     def _save(self) -> None:
-        """Write a checkpoint, with every worker's batch-norm statistics where they differ."""
-        self._saved_update = self.update
-        self._heartbeat.at("saving", update=self.update)
-        own = self._step.batch_norm.flatten()
-        gathered = None
-        if not self._averaged and self._workers.world_size > 1:
-            rows = [torch.empty_like(own, device="cpu") for _ in range(self._workers.world_size)]
-            with self._heartbeat.collective("gathering batch-norm statistics"):
-                dist.all_gather(rows, own.cpu(), group=self._workers.control)
-            gathered = torch.stack(rows)
-        if self._workers.is_head:
-            self._write(gathered)
-            self._observer.saved(self.update)
-        with self._heartbeat.collective("waiting for the checkpoint"):
-            dist.barrier(group=self._workers.control)
+        """Take a checkpoint; it is written while training goes on."""
+        self._saved_update, self._saved_s = self.update, time.perf_counter()
+        self._saver.save(self.update, averaged=self._averaged)
 
-    def _write(self, batch_norm: Tensor | None) -> None:
-        """`model` in a checkpoint always has averaged statistics, so that it can be used as it is."""
-        own = self._step.batch_norm.flatten()
-        if batch_norm is not None:
-            self._step.batch_norm.restore(batch_norm.mean(0).to(own.device))
-        model = {name: value.clone() for name, value in self._step.model.state_dict().items()}
-        self._step.batch_norm.restore(own)
-        state = checkpoint.State(
-            update=self.update,
-            model=model,
-            optimizer=self._step.optimizer.state_dict(),
-            scaler=self._step.scaler.state_dict(),
-            batch_norm=batch_norm,
-            plan=checkpoint.describe(self._epochs),
-        )
-        checkpoint.save(self._folder, state, keep=self._config.run.keep_checkpoints)
-        checkpoint.save_model(self._folder, model)
+    def _finish_saving(self) -> None:
+        """Wait for what is still being written."""
+        self._saver.finish()
+        self._tell_saved()
+
+    def _tell_saved(self) -> None:
+        for update in self._saver.written():
+            self._observer.saved(update)
 
     def _loop_s(self) -> float:
         return time.perf_counter() - self._started

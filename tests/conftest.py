@@ -2,11 +2,15 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several worlds of workers share two cores
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what it starts in the background; it is
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited, and some tests interrupt what they start
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -2,7 +2,7 @@
 
 OF_MAKE_ITSELF = ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS")
 OF_THE_MAKEFILE = (
-    "ARGS", "EXP", "RUN", "RESUME", "WORKERS", "NODES", "SITE", "GROUP", "DATA", "IMAGE", "FOLLOW", "RANK", "REPORT",
-    "JSON", "PLOT", "FROM", "PROCESSES", "BASE", "BUILDER", "SMALL", "format", "explain",
+    "ARGS", "EXP", "RUN", "RESUME", "WORKERS", "NODES", "SITE", "GROUP", "DATA", "IMAGE", "RUNS", "FOLLOW", "RANK",
+    "REPORT", "JSON", "PLOT", "FROM", "PROCESSES", "BASE", "BUILDER", "SMALL", "format", "explain",
 )  # fmt: skip
 VARIABLES = frozenset((*OF_MAKE_ITSELF, *OF_THE_MAKEFILE))

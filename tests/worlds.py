@@ -4,7 +4,8 @@ import multiprocessing as mp
 import socket
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from pipeline import workers
+from pipeline.config import Grid
+from pipeline.config.site import SiteConfig
 from pipeline.evaluate import OneProcess
 from pipeline.workers import Place
 
@@ -52,6 +56,16 @@ def run_world(size: int, function: Callable[..., Any], *arguments: Any, lost: Co
     for rank, (state, value) in enumerate(outcomes):
         assert state == "done", f"rank {rank}: {value}"
     return [value for _, value in outcomes]
+
+
+@contextmanager
+def world_of_one(site: SiteConfig) -> Iterator[workers.Workers]:
+    """The only worker of a world, in this process."""
+    me = workers.connect(site, Grid(1, 1), dist.TCPStore("127.0.0.1", 0, 1, True), one_node(0, 1), 60.0)
+    try:
+        yield me
+    finally:
+        workers.stop(me.heartbeat)
 
 
 def one_node(rank: int, size: int) -> Place:

@@ -9,15 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.config.choices import one_of
+from pipeline.config.optim_checks import check_optim
 from pipeline.config.plan import Plan, make_plan
 from pipeline.config.schema import Config
 from pipeline.config.site import NetworkConfig
 from pipeline.config.site_checks import check_site
 from pipeline.errors import UserError
 
-OPTIMISERS = ("lars",)
 ALL_REDUCES = ("torus", "ring", "hierarchical", "hybrid", "multicolor", "tree", "native")
-MODELS = ("small_resnet", "resnet50")
+MODELS = ("small_resnet", "resnet50", "googlenet")
+BATCH_NORM = ("moving_average", "last_batch")
 WIRES = ("fp16", "bf16", "fp32")
 COMPUTE = ("fp32", "fp16", "bf16")
 BACKENDS = ("gloo", "nccl")
@@ -25,6 +26,12 @@ DEVICES = ("cpu", "cuda")
 DECODERS = ("dali", "torchvision")
 ON_BAD_SAMPLE = ("refuse", "replace")
 PLACEMENTS = ("auto", "replicated", "partitioned")
+GB_PER_S = 1e-6, 1e5
+"""Rates that links and file systems have, 1e9 bytes a second: 1 kB/s to 100 TB/s."""
+MOST_LATENCY_US = 1e7
+IMAGES_PER_S = 1e-3, 1e9
+MOST_START_S = 1_000_000
+SAMPLE_KB = 1e-3, 1e6
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
 """Where `make sample` writes."""
@@ -36,6 +43,7 @@ def check(config: Config) -> None:
     _check_choices(config)
     _check_finite(config)
     _check_numbers(config)
+    check_optim(config.optim, config.recipe.epochs)
     _check_network(config.site.network)
     _check_hardware(config)
     check_site(config.site, config.container)
@@ -69,7 +77,7 @@ def check_data(path: Path) -> None:
 
 
 def _check_choices(config: Config) -> None:
-    one_of("optim.name", config.optim.name, OPTIMISERS)
+    one_of("recipe.batch_norm", config.recipe.batch_norm, BATCH_NORM)
     one_of("allreduce.name", config.allreduce.name, (*ALL_REDUCES, "auto"))
     for candidate in config.allreduce.candidates:
         one_of("allreduce.candidates", candidate, ALL_REDUCES)
@@ -174,12 +182,17 @@ def _check_numbers(config: Config) -> None:
         "run.stop_after_epochs": (config.run.stop_after_epochs, 1),
         "run.stop_after_updates": (config.run.stop_after_updates, 1),
         "run.profile": (config.run.profile, 0),
+        "run.stop_after_lost_loss": (config.run.stop_after_lost_loss, 1),
+        "run.slow_update_times": (config.run.slow_update_times, 1),
         "seed": (config.seed, 0),
         "allreduce.chunk_kb": (config.allreduce.chunk_kb, 1),
         "allreduce.colors": (config.allreduce.colors, 1),
         "allreduce.ring_from_kb": (config.allreduce.ring_from_kb, 0),
         "site.network.nodes_per_rack": (config.site.network.nodes_per_rack, 1),
+        "recipe.smallest_scale_batch": (config.recipe.smallest_scale_batch, 1),
+        "optim.lr_reference_batch": (config.optim.lr_reference_batch, 1),
         "optim.warmup_epochs": (config.optim.warmup_epochs, 0),
+        "optim.warmup_lr": (config.optim.warmup_lr, 0),
         "optim.weight_decay": (config.optim.weight_decay, 0),
         "optim.momentum_reference_batch": (config.optim.momentum_reference_batch, 1),
         "precision.loss_scale_growth_interval": (config.precision.loss_scale_growth_interval, 1),
@@ -189,22 +202,16 @@ def _check_numbers(config: Config) -> None:
             raise UserError(f"{key}={found}: must be at least {least}")
     above_zero = {
         "optim.lr": config.optim.lr,
-        "optim.coefficient": config.optim.coefficient,
-        "optim.eps": config.optim.eps,
         "allreduce.bucket_mb": config.allreduce.bucket_mb,
         "allreduce.timeout_s": config.allreduce.timeout_s,
         "precision.loss_scale": config.precision.loss_scale,
         "data.validation_crop": config.data.validation_crop,
         "run.log_every_s": config.run.log_every_s,
+        "run.checkpoint_every_minutes": config.run.checkpoint_every_minutes,
     }
     for key, value in above_zero.items():
         if value is not None and not value > 0:
             raise UserError(f"{key}={value}: must be above 0")
-    if config.optim.warmup_epochs >= config.recipe.epochs:
-        raise UserError(
-            f"optim.warmup_epochs={config.optim.warmup_epochs:g}: the run has {config.recipe.epochs} epochs, "
-            "so the warm-up must be shorter than that"
-        )
     if not 0 <= config.recipe.label_smoothing < 1:
         raise UserError(f"recipe.label_smoothing={config.recipe.label_smoothing}: must be from 0 to below 1")
     _check_window(config)
@@ -212,10 +219,16 @@ def _check_numbers(config: Config) -> None:
 
 def _check_network(network: NetworkConfig) -> None:
     for name, link in (("worker", network.worker), ("node", network.node), ("rack", network.rack)):
-        if link is not None and not link.gb_per_s > 0:
-            raise UserError(f"site.network.{name}.gb_per_s={link.gb_per_s}: must be above 0")
-        if link is not None and link.latency_us < 0:
+        if link is None:
+            continue
+        _check_within(f"site.network.{name}.gb_per_s", link.gb_per_s, *GB_PER_S, "1e9 bytes a second")
+        if link.latency_us < 0:
             raise UserError(f"site.network.{name}.latency_us={link.latency_us}: must be at least 0")
+        if link.latency_us > MOST_LATENCY_US:
+            raise UserError(
+                f"site.network.{name}.latency_us={link.latency_us:g}: must be at most {MOST_LATENCY_US:g}, "
+                "which is ten seconds"
+            )
     if (network.rack is None) != (network.nodes_per_rack is None):
         raise UserError(
             "site.network.rack and site.network.nodes_per_rack go together: a rack's uplink, and how many nodes share "
@@ -225,20 +238,43 @@ def _check_network(network: NetworkConfig) -> None:
 
 def _check_hardware(config: Config) -> None:
     hardware = config.site.hardware
+    measured = set()
     for place, speed in enumerate(hardware.speeds):
         key = f"site.hardware.speeds[{place}]"
         one_of(f"{key}.precision", speed.precision, COMPUTE)
         one_of(f"{key}.model", speed.model, MODELS)
         if speed.batch < 1 or speed.image_size < 1 or not speed.images_per_s > 0:
             raise UserError(f"{key}: batch and image_size are at least 1, images_per_s is above 0")
-    for name in ("memory_gb", "read_gb_per_s"):
-        found = getattr(hardware, name)
-        if found is not None and not found > 0:
-            raise UserError(f"site.hardware.{name}={found}: must be above 0; null where it is not known")
-    if hardware.start_s is not None and hardware.start_s < 0:
-        raise UserError(f"site.hardware.start_s={hardware.start_s}: must be at least 0; null where it is not known")
-    if config.data.sample_kb is not None and not config.data.sample_kb > 0:
-        raise UserError(f"data.sample_kb={config.data.sample_kb}: must be above 0; null where it is not known")
+        _check_within(f"{key}.images_per_s", speed.images_per_s, *IMAGES_PER_S, "images a second, of one worker")
+        what = speed.model, speed.image_size, speed.precision, speed.batch
+        if what in measured:
+            raise UserError(
+                f"{key}: {speed.model} on {speed.image_size} pixels in {speed.precision} at {speed.batch} images "
+                "stands there already; keep one of them"
+            )
+        measured.add(what)
+    if hardware.memory_gb is not None and not hardware.memory_gb > 0:
+        raise UserError(f"site.hardware.memory_gb={hardware.memory_gb}: must be above 0; null where it is not known")
+    if hardware.read_gb_per_s is not None:
+        _check_within(
+            "site.hardware.read_gb_per_s", hardware.read_gb_per_s, *GB_PER_S,
+            "1e9 bytes a second; null where it is not known",
+        )  # fmt: skip
+    if hardware.start_s is not None and not 0 <= hardware.start_s <= MOST_START_S:
+        raise UserError(
+            f"site.hardware.start_s={hardware.start_s:g}: must be at least 0 and at most {MOST_START_S:,}; "
+            "null where it is not known"
+        )
+    if config.data.sample_kb is not None:
+        _check_within("data.sample_kb", config.data.sample_kb, *SAMPLE_KB, "1e3 bytes; null where it is not known")
+
+
+def _check_within(key: str, found: float, least: float, most: float, unit: str) -> None:
+    """Raise UserError for a size of a machine that no machine has: mostly another unit than the key's."""
+    if not found > 0:
+        raise UserError(f"{key}={found}: must be above 0, in {unit}")
+    if not least <= found <= most:
+        raise UserError(f"{key}={found:g}: must be from {least:g} to {most:g}, in {unit}")
 
 
 def _check_window(config: Config) -> None:
@@ -284,8 +320,6 @@ def _check_stages(config: Config) -> None:
                 f"momentum would be below 0 at a total batch of {batch}: optim.momentum_reference_batch={reference} "
                 f"with optim.momentum={config.optim.momentum:g} needs at least {smallest:g}"
             )
-    if not 0 <= config.optim.momentum < 1:
-        raise UserError(f"optim.momentum={config.optim.momentum:g}: must be from 0 to below 1")
 
 
 def _check_grid(config: Config) -> None:

@@ -8,8 +8,8 @@ Torch-free; pure functions.
 from dataclasses import dataclass
 from math import ceil
 
-from pipeline.config.scale import scaled_samples, scaled_workers, split, squarest_grid
-from pipeline.config.schema import Config, OptimConfig, RunConfig
+from pipeline.config.scale import is_to_scale, scaled_batch, scaled_samples, scaled_workers, split, squarest_grid
+from pipeline.config.schema import Config, OptimConfig, RecipeConfig, RunConfig
 from pipeline.errors import UserError
 
 
@@ -61,6 +61,10 @@ class Plan:
     """Training samples an epoch."""
     epochs: int
     stages: tuple[Stage, ...]
+    peak_lr: float
+    """Where the warm-up ends."""
+    warmup_lr: float
+    """Where it begins."""
 
     @property
     def updates(self) -> int:
@@ -124,11 +128,32 @@ def momentum(optim: OptimConfig, recipe_batch: int) -> float:
     return optim.momentum if reference is None else 1 - (1 - optim.momentum) * reference / recipe_batch
 
 
+def learning_rates(optim: OptimConfig, first: Stage) -> tuple[float, float]:
+    """(peak, LR at the start of the warm-up); first: the run's first stage.
+
+    The peak is LR * B / reference, the linear scaling rule of Goyal et al. 2017 (1706.02677) on the images B that an
+    update of this run takes, be it a scale model: what one image moves the weights stays the paper's. The start of the
+    warm-up shrinks alike. Later stages raise the batch and not LR (Smith et al. 2017). Without a reference batch, as in
+    LARS, which sets the size of a step by that of the weights, both are the paper's at any scale.
+    """
+    if optim.lr_reference_batch is None:
+        return optim.lr, optim.warmup_lr
+    peak = optim.lr * first.total_batch / optim.lr_reference_batch
+    return peak, optim.warmup_lr * first.total_batch / first.recipe_batch
+
+
+def to_scale(config: Config) -> bool:
+    """Whether a run's batches are the paper's, or in the scale model its share of them."""
+    recipe = config.recipe
+    batches = [stage.per_worker_batch for stage in recipe.stages]
+    return is_to_scale(batches, recipe.workers, config.scale, recipe.smallest_scale_batch)
+
+
 def make_plan(config: Config) -> Plan:
     """Work out the plan; raises UserError where the configuration contradicts itself."""
     recipe = config.recipe
     virtual = scaled_workers(recipe.workers, config.scale)
-    batches = [stage.per_worker_batch for stage in recipe.stages]
+    batches = _batches(recipe, config.scale)
     real = _real_workers(config, virtual)
     micro_batches, shrink = split(virtual, real, batches, workers_per_node=config.site.workers_per_node)
     samples = config.data.train_samples or scaled_samples(recipe.images, recipe.workers, config.scale)
@@ -137,16 +162,25 @@ def make_plan(config: Config) -> Plan:
         Stage(
             start_epoch=stage.start_epoch,
             end_epoch=end,
-            per_worker_batch=stage.per_worker_batch // shrink,
+            per_worker_batch=batch // shrink,
             micro_batches=micro_batches,
-            total_batch=stage.per_worker_batch * virtual,
+            total_batch=batch * virtual,
             recipe_batch=stage.per_worker_batch * recipe.workers,
-            updates_per_epoch=ceil(samples / (stage.per_worker_batch * virtual)),
+            updates_per_epoch=ceil(samples / (batch * virtual)),
             momentum=momentum(config.optim, stage.per_worker_batch * recipe.workers),
         )
-        for stage, end in zip(recipe.stages, ends, strict=True)
+        for stage, batch, end in zip(recipe.stages, batches, ends, strict=True)
     )
-    return Plan(virtual, real, _grid(config, real), samples, recipe.epochs, stages)
+    rates = learning_rates(config.optim, stages[0])
+    return Plan(virtual, real, _grid(config, real), samples, recipe.epochs, stages, *rates)
+
+
+def _batches(recipe: RecipeConfig, scale: int | None) -> list[int]:
+    """Images that a virtual worker takes in an update, by stage."""
+    return [
+        scaled_batch(stage.per_worker_batch, recipe.workers, scale, recipe.smallest_scale_batch)
+        for stage in recipe.stages
+    ]
 
 
 def _real_workers(config: Config, virtual: int) -> int:

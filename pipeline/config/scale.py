@@ -2,7 +2,8 @@
 
 A recipe is written for V virtual workers. W real ones run it faithfully where W divides V (each takes V/W micro-batches
 an update) or where V divides W and the per-worker batch stays whole in every stage. The scale model makes V itself
-small: one virtual worker stands for `scale` GPUs, and the data set shrinks alike.
+small: one virtual worker stands for `scale` GPUs, and the data set shrinks alike. A recipe of fewer GPUs runs on one
+worker, which stands for a whole recipe `scale` times smaller: total batch and data set are divided by `scale`.
 Torch-free; pure functions.
 """
 
@@ -20,7 +21,24 @@ def scaled_workers(gpus: int, scale: int | None) -> int:
 
 def scaled_samples(images: int, gpus: int, scale: int | None) -> int:
     """Training samples an epoch: `images` at full size, the same share an epoch and worker in the scale model."""
-    return images if scale is None else round(images * scaled_workers(gpus, scale) / gpus)
+    if scale is None:
+        return images
+    return round(images / scale) if gpus < scale else round(images * scaled_workers(gpus, scale) / gpus)
+
+
+def scaled_batch(per_worker_batch: int, gpus: int, scale: int | None, smallest: int) -> int:
+    """Images that a virtual worker takes in an update: the paper's worker's where there are `scale` GPUs or more.
+
+    smallest: what the only worker of a smaller recipe takes at the least.
+    """
+    if scale is None or gpus >= scale:
+        return per_worker_batch
+    return max(smallest, round(per_worker_batch * gpus / scale))
+
+
+def is_to_scale(batches: Sequence[int], gpus: int, scale: int | None, smallest: int) -> bool:
+    """Whether every stage has the paper's share of images, and none has more because `smallest` is the least."""
+    return all(scaled_batch(batch, gpus, scale, smallest) == scaled_batch(batch, gpus, scale, 0) for batch in batches)
 
 
 def squarest_grid(workers: int) -> tuple[int, int]:

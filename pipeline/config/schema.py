@@ -61,6 +61,22 @@ class RecipeConfig:
     """Batch-size control: the first stage starts at epoch 0, the others in rising order."""
     label_smoothing: float = 0.0
     """Share of the label's weight that is spread over all classes, 0 to 1."""
+    batch_norm: str = "moving_average"
+    """Statistics that validation uses, averaged over the workers: `moving_average`, or `last_batch`, those of the last
+    mini-batch alone (Akiba et al. 2017)."""
+    smallest_scale_batch: int = 16
+    """Least images an update in the scale model of a recipe of fewer GPUs than `scale`; where this makes the batch
+    larger than the paper's share, the run is not to scale."""
+
+
+@dataclass
+class LevelConfig:
+    """A span of epochs with one learning rate; it lasts until the next level starts or the run ends."""
+
+    start_epoch: float = MISSING
+    """The first epoch of the level, counted from 0."""
+    factor: float = MISSING
+    """Learning rate as a share of the peak."""
 
 
 @dataclass
@@ -68,23 +84,56 @@ class OptimConfig:
     """The optimiser and its schedule."""
 
     name: str = "lars"
-    """`lars`: layer-wise adaptive rate scaling, in the form of Sony's own NNabla code."""
+    """`lars`: layer-wise adaptive rate scaling, in the form of Sony's own NNabla code. `sgd`: momentum SGD, plain or
+    Nesterov's. `rmsprop_warmup`: RMSprop that turns into momentum SGD (Akiba et al. 2017)."""
     lr: float = MISSING
-    """Peak learning rate, reached when the warm-up ends."""
-    coefficient: float = MISSING
-    """LARS's trust coefficient."""
-    eps: float = MISSING
-    """LARS's eps: a weight norm or a denominator below it is treated as too small to divide by."""
-    weight_decay: float = MISSING
-    """L2 penalty; never on batch-norm's parameters or on biases."""
+    """Peak learning rate, or with lr_reference_batch that for so many images an update."""
+    lr_reference_batch: int | None = None
+    """The peak is lr * B / this, B the images an update of the first stage: linear scaling (Goyal et al. 2017), in the
+    scale model with its own B. null: lr is the peak, whatever the batch."""
     warmup_epochs: float = MISSING
-    """LR rises linearly from 0 over these epochs."""
-    decay_power: float = MISSING
-    """After the warm-up LR falls as (1 - progress) ** decay_power to 0."""
+    """LR rises linearly from warmup_lr to the peak over these epochs; 0: no warm-up."""
+    warmup_lr: float = 0.0
+    """LR at the run's start; with lr_reference_batch the scale model takes its share of it, as of the peak."""
+    schedule: str = "polynomial"
+    """After the warm-up: `polynomial`, `step` or `slow_start` (levels)."""
+    decay_power: float | None = None
+    """LR falls as (1 - progress) ** decay_power to 0 (polynomial)."""
+    milestones: list[float] = field(default_factory=list)
+    """Epochs from which on LR is decay_factor times what it was, rising (step)."""
+    decay_factor: float | None = None
+    """What LR is multiplied with at each milestone (step)."""
+    levels: list[LevelConfig] = field(default_factory=list)
+    """The first at epoch 0, the others in rising order (slow_start)."""
     momentum: float = MISSING
     """Momentum at `momentum_reference_batch` images an update."""
     momentum_reference_batch: int | None = MISSING
     """Momentum keeps the noise scale LR*N/(B*(1-m)) when the total batch B leaves this value; null: it is constant."""
+    nesterov: bool = False
+    """Nesterov's momentum (sgd)."""
+    momentum_correction: bool = True
+    """What velocity was gathered at another LR is brought to the present one (Goyal et al. 2017), as in torch's SGD.
+    false: LR is inside the velocity, as in Caffe, and old velocity keeps the LR that it was gathered at (sgd)."""
+    weight_decay: float = MISSING
+    """L2 penalty, added to the gradient."""
+    no_decay: list[str] = field(default_factory=lambda: ["batch_norm", "bias"])
+    """Parameters without weight decay, and without LARS's rate: `batch_norm`, `bias`, both or none."""
+    coefficient: float | None = None
+    """LARS's trust coefficient (lars)."""
+    eps: float | None = None
+    """LARS's eps: a weight norm or a denominator below it is treated as too small to divide by (lars)."""
+    rms_lr: float | None = None
+    """Learning rate of the RMSprop part, whatever the batch (rmsprop_warmup, as all below)."""
+    rms_decay: float | None = None
+    """Of the running mean of squared gradients."""
+    rms_eps: float | None = None
+    """Added to the root of that mean."""
+    rms_center_epoch: float | None = None
+    """Epoch at which half of an update is SGD's."""
+    rms_period_epochs: float | None = None
+    """How long the change takes: SGD's share is exp(2 * x) / 2 before the centre, x in such periods from there."""
+    rms_slope: float | None = None
+    """SGD's share is 1/2 + rms_slope * x for half a period behind the centre, at most 1, and 1 after that."""
 
 
 @dataclass
@@ -129,7 +178,7 @@ class ModelConfig:
     """The network."""
 
     name: str = MISSING
-    """`resnet50`: torchvision's. `small_resnet`: bottleneck blocks of `widths` for small images."""
+    """`resnet50`, `googlenet`: torchvision's. `small_resnet`: bottleneck blocks of `widths` for small images."""
     classes: int = MISSING
     """Number of classes; conf/model/ takes the data's."""
     stem: int = 64
@@ -138,6 +187,9 @@ class ModelConfig:
     """Inner channels of the bottleneck blocks by layer; a block's output has four times as many (small_resnet)."""
     blocks: list[int] = field(default_factory=list)
     """Bottleneck blocks by layer (small_resnet)."""
+    zero_last_gamma: bool = True
+    """The last batch-norm weight of every block starts at zero, so that a block starts as its shortcut (Goyal et al.
+    2017); false: at one. GoogLeNet has no shortcuts, and none of these."""
 
 
 @dataclass
@@ -200,9 +252,17 @@ class DataConfig:
     exchange_every: int = 1
     """1: every epoch is a global shuffle. k: nodes exchange samples every k epochs of a stage and shuffle their own in
     between (Kumar et al. 2017), so the batches depend on which nodes there are."""
-    exchange_round_bytes: int = 16 * 2**20
+    exchange_round_bytes: int = 8 * 2**20
     """About what a node sends in one round of the exchange, of which two are in memory beside the samples. What fits in
     a processor's cache is quickest; hundreds of nodes want some 50 kB for each of them."""
+
+
+@dataclass
+class ResumeConfig:
+    """How a run is gone on with."""
+
+    regrid: bool = False
+    """Go on with other workers, nodes or another grid: the same images in the same updates, equal within rounding."""
 
 
 @dataclass
@@ -219,6 +279,8 @@ class RunConfig:
     """End early, after so many updates of the run; the schedule is unchanged."""
     checkpoint_every_updates: int = MISSING
     """Updates between two checkpoints; one more is written at the end."""
+    checkpoint_every_minutes: float | None = None
+    """Minutes between two checkpoints, where updates alone would leave more; null: only updates count."""
     keep_checkpoints: int = MISSING
     """Newest checkpoints to keep."""
     validate_every_epochs: int = MISSING
@@ -226,6 +288,10 @@ class RunConfig:
     agree_every_updates: int = MISSING
     """Updates between two points where workers average batch-norm statistics, add up losses and look for a request
     to stop. The end of an epoch is one too."""
+    slow_update_times: float | None = 5.0
+    """An update that takes so many times the median of those before is told of, with the slowest worker; null: none."""
+    stop_after_lost_loss: int | None = 50
+    """Updates in a row whose loss is no number, after which the run ends; null: it goes on."""
     log_every_s: float = 5.0
     """Seconds between two progress lines in a log."""
     tensorboard: bool = True
@@ -243,7 +309,8 @@ class Config:
     seed: int = 0
     """Same seed, same bits: weights, order, windows."""
     scale: int | None = None
-    """The scale model: one virtual worker stands for so many GPUs, and the data set shrinks alike; null: full size."""
+    """The scale model: one virtual worker stands for so many GPUs, and the data set shrinks alike; with fewer GPUs the
+    batch too. null: full size."""
     workers: int | None = None
     """Real workers; null: as many as virtual ones."""
     nodes: int | None = None
@@ -266,6 +333,8 @@ class Config:
     """The machine."""
     container: ContainerConfig = field(default_factory=ContainerConfig)
     """The image that ranks run in."""
+    resume: ResumeConfig = field(default_factory=ResumeConfig)
+    """How it is gone on with."""
     run: RunConfig = field(default_factory=RunConfig)
     """Where it writes, when it saves, when it stops."""
 

@@ -26,6 +26,13 @@ class SampleMemory:
         assert start != ABSENT, f"sample {sample} is on another node"
         return self._bytes[start : start + self.index.size[sample]]
 
+    def images(self, samples: NDArray[np.int64]) -> list[NDArray[np.uint8]]:
+        """`image` of each of some samples, shape (samples,)."""
+        starts = self._start[samples]
+        assert (starts != ABSENT).all(), "a sample is on another node"
+        ends = starts + self.index.size[samples]
+        return [self._bytes[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
     def epoch(self, epoch: int) -> "SampleMemory":  # noqa: ARG002 - of a source that is the same in every epoch
         return self
 

@@ -33,3 +33,15 @@ def fitted(config: Config, run: RunTime) -> int:
     if hours is not None and config.site.reservation is None:
         rounded_s = min(rounded_s, int(hours * 3600))
     return max(rounded_s, config.site.requeue.lead_s + 1)
+
+
+def starts(config: Config, run: RunTime, wall_time_s: int) -> int:
+    """How often a run has to be started at least, if each job has this wall time and saves before its end."""
+    lead_s = min(config.site.requeue.lead_s, wall_time_s - 1)
+    return max(1, ceil(run.total_s.low / (wall_time_s - lead_s)))
+
+
+def in_starts(config: Config, run: RunTime, wall_time_s: int) -> str:
+    """`, at least 3 starts (site.requeue.max allows 4)`; nothing where one job may be enough."""
+    count = starts(config, run, wall_time_s)
+    return f", at least {count:,} starts (site.requeue.max allows {config.site.requeue.max + 1})" if count > 1 else ""

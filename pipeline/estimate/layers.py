@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.schema import ModelConfig
+from pipeline.errors import UserError
 
+COUNTED = ("resnet50", "small_resnet")
+"""What the estimate knows."""
 EXPANSION = 4
 """Channels that leave a bottleneck block, for one inside."""
 RESNET50: tuple[int, tuple[int, ...], tuple[int, ...]] = (64, (64, 128, 256, 512), (3, 4, 6, 3))
@@ -37,7 +40,13 @@ def layers(model: ModelConfig, image_size: int) -> list[Layer]:
     """The layers of `model` for images of `image_size` pixels a side, in the order in which torch lists parameters.
 
     Batch-norm, ReLU and pools are not counted: they multiply little, and wait for memory instead.
+    Raises UserError for a network that is no ResNet.
     """
+    if model.name not in COUNTED:
+        raise UserError(
+            f"model {model.name}: its layers are not counted, so nothing can be estimated; "
+            f"those of {' and '.join(COUNTED)} are"
+        )
     is_large = model.name == "resnet50"
     stem, widths, blocks = RESNET50 if is_large else (model.stem, tuple(model.widths), tuple(model.blocks))
     kernel = 7 if is_large else 3

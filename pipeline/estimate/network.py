@@ -172,6 +172,12 @@ class Wiring:
         """What the busiest link needs for its bytes; link_bytes: shape (links,)."""
         return float((link_bytes / self.rates_bytes_per_s).max())
 
+    def kind_of(self, link: int) -> str:
+        """What link number `link` is: `a worker's port`, `a node's uplink`, `a rack's uplink`."""
+        if link < 2 * self.workers:
+            return "a worker's port"
+        return "a node's uplink" if link < 2 * (self.workers + self.nodes) else "a rack's uplink"
+
     def sent_by_node(self, link_bytes: Floats) -> Floats:
         """Bytes that each node's uplink sends, shape (nodes,); link_bytes: shape (links,)."""
         return link_bytes[2 * self.workers : 2 * self.workers + self.nodes]

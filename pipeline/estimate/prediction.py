@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pipeline.config import Config, Grid
 from pipeline.config.checks import ALL_REDUCES
 from pipeline.estimate.algorithms import split_rows
-from pipeline.estimate.published import Efficiency, Published, Time, read
 from pipeline.estimate.run import Bracket, Model, RunTime, efficiency
 from pipeline.estimate.step import Step
+from pipeline.published import Efficiency, Published, Time, read
 
 LEFT_OUT = (
     "left out: how much slower a GPU is on fewer images than were measured, decoding and input, waiting for the "

@@ -151,13 +151,18 @@ class Model:
         """One update of `micro_batches` micro-batches of `batch` images."""
         return step(self.speed.seconds(batch), micro_batches, self.forward, self.buckets, averaged)
 
+    @cached_property
+    def of_one_node(self) -> tuple[Grid, list[Averaged]]:
+        """The quickest grid of one node's workers, and what each bucket takes on it."""
+        workers = min(self.on_node, self.plan.workers)
+        wiring = self.wiring(workers)
+        grids = [Grid(side, workers // side) for side in range(1, workers + 1) if workers % side == 0]
+        found = [(grid, self.averaged(grid, wiring)) for grid in grids]
+        return min(found, key=lambda one: sum(bucket.time_s for bucket in one[1]))
+
     def on_one_node(self, batch: int, micro_batches: int) -> Step:
         """The same update on one node, on the quickest of its grids: the baseline, as in the paper."""
-        workers = min(self.on_node, self.plan.workers)
-        grids = [Grid(side, workers // side) for side in range(1, workers + 1) if workers % side == 0]
-        wiring = self.wiring(workers)
-        steps = [self.update(batch, micro_batches, self.averaged(grid, wiring)) for grid in grids]
-        return min(steps, key=lambda one: one.averaging_s)
+        return self.update(batch, micro_batches, self.of_one_node[1])
 
     def run(self) -> RunTime:
         """The whole run."""
@@ -182,24 +187,34 @@ class Model:
             start_s=hardware.start_s or 0.0,
             staging_s=staged_bytes / (hardware.read_gb_per_s * 1e9) if hardware.read_gb_per_s else 0.0,
             stages=stages,
-            exchange_s=Bracket(0.0, self._exchange_s(moved_bytes) * exchanges(self.config, stages)),
+            exchange_s=Bracket(
+                0.0, exchanges(self.config, stages) * moved_bytes / self.exchange_rate_bytes_per_s(nodes)
+            ),
             validation_s=0.0 if self.config.data.synthetic else self._validation_s(stages),
             placement=placement,
         )
 
-    def _exchange_s(self, moved_bytes: float) -> float:
-        """One exchange of samples, by nodes that do nothing else."""
+    def exchange_rate_bytes_per_s(self, nodes: int) -> float:
+        """At which a node of `nodes` gets rid of its samples: the slowest of packing, its link, its part of a rack's.
+
+        A rack's uplink counts only where there is another rack.
+        """
         rates = [PACKED_BYTES_PER_S, self.network.node.rate_bytes_per_s]
-        if self.network.rack and self.network.nodes_per_rack:
-            rates.append(self.network.rack.rate_bytes_per_s / self.network.nodes_per_rack)
-        return moved_bytes / min(rates)
+        in_rack = self.network.nodes_per_rack
+        if self.network.rack and in_rack and nodes > in_rack:
+            rates.append(self.network.rack.rate_bytes_per_s / in_rack)
+        return min(rates)
+
+    def validations(self, stages: tuple[StageTime, ...]) -> tuple[int, int]:
+        """(how often the run validates, images that a worker then has)."""
+        epochs = sum(ceil(one.updates / one.stage.updates_per_epoch) for one in stages)
+        every = self.config.run.validate_every_epochs
+        images = ceil(self.plan.samples * VALIDATION_SHARE / self.plan.workers)
+        return ceil(epochs / every) if every else 1, images
 
     def _validation_s(self, stages: tuple[StageTime, ...]) -> float:
         """All validations: every image once, forward only."""
-        epochs = sum(ceil(one.updates / one.stage.updates_per_epoch) for one in stages)
-        every = self.config.run.validate_every_epochs
-        times = ceil(epochs / every) if every else 1
-        images = ceil(self.plan.samples * VALIDATION_SHARE / self.plan.workers)
+        times, images = self.validations(stages)
         return times * self.speed.seconds(images) * self.forward
 
 

@@ -50,7 +50,7 @@ def speed_of(config: Config) -> Speed:
         there = "; ".join(sorted({f"{one.model} on {one.image_size} pixels in {one.precision}" for one in known}))
         raise UserError(
             f"site {config.site.name} has no images/s of {asked} (site.hardware.speeds), so nothing can be estimated; "
-            f"it has {there or 'none'}; `make calibrate` measures them"
+            f"it has {there or 'none'}; SITE= names another (abci has some), `make calibrate` measures this machine"
         )
     batches = sorted(fitting)
     return Speed(tuple(batches), tuple(fitting[batch] for batch in batches))

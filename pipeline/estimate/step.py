@@ -48,9 +48,20 @@ def step(
     Gradients are averaged with the last micro-batch's backward pass, which is when the buckets are ready.
     """
     end_s = micro_batch_s * micro_batches
-    backward_s = micro_batch_s * (1 - forward)
-    free_s = 0.0  # when the network is free for the next bucket
-    for bucket, one in zip(buckets, averaged, strict=True):
-        free_s = max(free_s, end_s - backward_s * (1 - bucket.ready)) + one.time_s
+    spans_s = spans(micro_batch_s, micro_batches, forward, buckets, averaged)
     total_s = sum(one.time_s for one in averaged)
-    return Step(end_s, total_s, max(0.0, free_s - end_s) if total_s else 0.0)
+    return Step(end_s, total_s, max(0.0, spans_s[-1][1] - end_s) if total_s else 0.0)
+
+
+def spans(
+    micro_batch_s: float, micro_batches: int, forward: float, buckets: Sequence[Bucket], averaged: Sequence[Averaged]
+) -> list[tuple[float, float]]:
+    """(ready, done) of each bucket in an update with full overlap, seconds from its begin. Arguments as `step`'s."""
+    end_s = micro_batch_s * micro_batches
+    backward_s = micro_batch_s * (1 - forward)
+    found: list[tuple[float, float]] = []
+    for bucket, one in zip(buckets, averaged, strict=True):
+        ready_s = end_s - backward_s * (1 - bucket.ready)
+        free_s = found[-1][1] if found else 0.0  # when the network is free for this bucket
+        found.append((ready_s, max(free_s, ready_s) + one.time_s))
+    return found

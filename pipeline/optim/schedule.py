@@ -1,16 +1,20 @@
-"""Learning rate and momentum as functions of the position in the run.
+"""Learning rate, momentum and the like as functions of the position in the run.
 
-    LR(e) = peak * e / warmup                                          for e < warmup
-    LR(e) = peak * (1 - (e - warmup) / (epochs - warmup)) ** power     after it
+    LR(e) = warmup_lr + (peak - warmup_lr) * e / warmup     for e < warmup
+    LR(e) = peak * factor(e)                                after it
 
-e is the fractional epoch at the start of an update, so the first update of a run has LR 0. Polynomial decay of power 2
-is You et al. 2017 (1708.03888). LR is not raised when the batch is; momentum follows the stage (pipeline.config.plan).
+e is the fractional epoch at the start of an update. The factor is the schedule's: polynomial.py, step_decay.py,
+slow_start.py. Peak and warmup_lr follow the batch where a recipe asks for it, and momentum the stage
+(pipeline.config.plan).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.config.plan import Plan
 from pipeline.config.schema import OptimConfig
+from pipeline.optim import polynomial, slow_start, step_decay
+from pipeline.optim.rmsprop_shares import alpha_rms, alpha_sgd
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,18 @@ class Position:
     fractional_epoch: float
     lr: float
     momentum: float
+    alpha_sgd: float = 1.0
+    """Weight of the gradient itself (RMSprop warm-up)."""
+    alpha_rms: float = 0.0
+    """Weight of the gradient over its root mean square (RMSprop warm-up)."""
 
 
-def learning_rate(optim: OptimConfig, fractional_epoch: float, epochs: int) -> float:
-    """LR at `fractional_epoch` of a run of `epochs`."""
-    if fractional_epoch < optim.warmup_epochs:
-        return optim.lr * fractional_epoch / optim.warmup_epochs
-    progress = (fractional_epoch - optim.warmup_epochs) / (epochs - optim.warmup_epochs)
-    return float(optim.lr * (1 - progress) ** optim.decay_power)
+FACTORS: dict[str, Callable[[OptimConfig, float, int], float]] = {
+    "polynomial": polynomial.factor,
+    "step": step_decay.factor,
+    "slow_start": slow_start.factor,
+}
+"""LR as a share of its peak, by optim.schedule: of the optimiser's configuration, the fractional epoch, all epochs."""
 
 
 def position(optim: OptimConfig, plan: Plan, update: int) -> Position:
@@ -38,4 +46,16 @@ def position(optim: OptimConfig, plan: Plan, update: int) -> Position:
     epoch, inside = plan.position(update)
     stage = plan.stage_at(epoch)
     fractional = epoch + inside / stage.updates_per_epoch
-    return Position(epoch, inside, fractional, learning_rate(optim, fractional, plan.epochs), stage.momentum)
+    lr = learning_rate(optim, plan, fractional)
+    if optim.name != "rmsprop_warmup":
+        return Position(epoch, inside, fractional, lr, stage.momentum)
+    of_sgd = alpha_sgd(optim, fractional)
+    of_rms = alpha_rms(optim, of_sgd, plan.peak_lr)
+    return Position(epoch, inside, fractional, lr, stage.momentum, of_sgd, of_rms)
+
+
+def learning_rate(optim: OptimConfig, plan: Plan, fractional_epoch: float) -> float:
+    """LR at `fractional_epoch` of a run."""
+    if fractional_epoch < optim.warmup_epochs:
+        return plan.warmup_lr + (plan.peak_lr - plan.warmup_lr) * fractional_epoch / optim.warmup_epochs
+    return plan.peak_lr * FACTORS[optim.schedule](optim, fractional_epoch, plan.epochs)

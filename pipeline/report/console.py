@@ -12,12 +12,18 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from pipeline.config import Config, Plan
+from pipeline.config.plan import to_scale
 from pipeline.wording import counted
+
+NOT_TO_SCALE = ", not to scale"
+"""Of a scale model whose batch is larger than the paper's share."""
 
 
 def scale_note(config: Config) -> str:
-    """`scale model of 2176 GPUs`, or `full size`."""
-    return "full size" if config.scale is None else f"scale model of {config.recipe.workers} GPUs"
+    """`scale model of 2176 GPUs`, `scale model of 8 GPUs, not to scale`, or `full size`."""
+    if config.scale is None:
+        return "full size"
+    return f"scale model of {config.recipe.workers} GPUs{'' if to_scale(config) else NOT_TO_SCALE}"
 
 
 def print_header(console: Console, config: Config, plan: Plan) -> None:
@@ -72,7 +78,7 @@ def print_averaging(console: Console, averaging: Mapping[str, Any]) -> None:
 def print_result(console: Console, result: Mapping[str, Any]) -> None:
     """The table at the end of a run, from its result.json."""
     grid, by_stage = result["grid"], result["updates_by_stage"]
-    note = f"scale model of {result['gpus']} GPUs" if result["scale_model"] else "full size"
+    note = f"scale model {_of_gpus(result)}" if result["scale_model"] else "full size"
     table = _two_columns(f"{result['experiment']}: {note}, result")
     if result["top1"] is not None:
         table.add_row("top-1", f"{result['top1']:.2f} % of {result['validation_images']:,} held-out images")
@@ -102,7 +108,7 @@ def print_comparison(console: Console, rows: Sequence[tuple[str, Mapping[str, An
         grid = result["grid"]
         table.add_row(
             result["experiment"],
-            f"of {result['gpus']} GPUs" if result["scale_model"] else "no, full size",
+            _of_gpus(result) if result["scale_model"] else "no, full size",
             f"{result['workers']:,}",
             f"{grid['vertical']}x{grid['horizontal']}",
             f"{result['updates']:,}",
@@ -179,7 +185,7 @@ class ProgressDisplay:
         epochs = self._epochs_done(line["update"])
         return (
             f"epoch {epochs:.1f}/{self._plan.epochs} update {line['update']}/{self._plan.updates} "
-            f"loss {line['loss']:.3f} LR {line['lr']:.3f} momentum {line['momentum']:.3f} batch {line['batch']} "
+            f"loss {line['loss']:.3f} LR {_lr(line['lr'])} momentum {line['momentum']:.3f} batch {line['batch']} "
             f"{per_s:,.0f} images/s ETA {left}"
         )
 
@@ -203,6 +209,16 @@ class _Rate:
         self._points = [point for point in self._points if point[0] > time_s - 10] + [(time_s, self._images)]
         first_s, first_images = self._points[0]
         return (self._images - first_images) / (time_s - first_s) if time_s > first_s else 0.0
+
+
+def _lr(lr: float) -> str:
+    """Three decimals, or three digits where those would be too few, as in scale models of plain SGD."""
+    return f"{lr:.3f}" if lr == 0 or lr >= 0.1 else f"{lr:.3g}"
+
+
+def _of_gpus(result: Mapping[str, Any]) -> str:
+    """Of which recipe a result's scale model is one; runs from before there was `to_scale` all were."""
+    return f"of {result['gpus']} GPUs{'' if result.get('to_scale', True) else NOT_TO_SCALE}"
 
 
 def _workers(plan: Plan) -> str:

@@ -37,7 +37,8 @@ def draw(found: Prediction) -> Figure:
         axes.set_xlabel("workers")
         axes.set_ylabel("scaling efficiency against one node, %")
         axes.set_ylim(min(60.0, *low) - 2, 101)
-        axes.set_title(f"{found.config.site.name}, {found.model.all_reduce.name}, {batch} images a worker")
+        title = f"{found.config.site.name}, {found.model.all_reduce.name}, {batch} images a worker"
+        axes.set_title(title, parse_math=False)
         axes.legend(loc="lower left", fontsize=8)
     return figure
 

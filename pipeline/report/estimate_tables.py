@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.config.wall_time import clock
-from pipeline.estimate.fitted_wall_time import fitted
+from pipeline.estimate.fitted_wall_time import fitted, in_starts, starts
 from pipeline.estimate.prediction import CANDIDATES, LEFT_OUT, MOST_GRIDS, Prediction
 from pipeline.estimate.run import Bracket, RunTime
+from pipeline.report.console import scale_note
 from pipeline.wording import counted
 
 BAR = 50
@@ -24,13 +25,18 @@ ZERO = 40.0
 def print_prediction(console: Console, found: Prediction) -> None:
     """Everything, in the order in which it is asked for."""
     config, plan, run = found.config, found.model.plan, found.run
+    scale = "" if config.scale is None else f", {scale_note(config)}"
     console.print(
-        f"{config.experiment} at {config.site.name}: {counted(plan.workers, 'worker')} on {counted(run.nodes, 'node')}"
-        f", grid {plan.grid}, {found.model.all_reduce.name}, {config.precision.compute} ({found.model.speed.words()})"
+        f"{config.experiment} at {config.site.name}{scale}: {counted(plan.workers, 'worker')} on "
+        f"{counted(run.nodes, 'node')}, grid {plan.grid}, {found.model.all_reduce.name}, {config.precision.compute} "
+        f"({found.model.speed.words()})",
+        soft_wrap=True,
     )
     if found.config.allreduce.name == "auto":
         console.print("all-reduce auto is measured when the run begins; estimated is the torus")
-    console.print("two figures are two ends: averaging wholly beside the backward pass, and wholly after it")
+    console.print(
+        "two figures are two ends: averaging wholly beside the backward pass, and wholly after it", soft_wrap=True
+    )
     _stages(console, found)
     _totals(console, found)
     _against_papers(console, found)
@@ -55,6 +61,7 @@ def as_json(found: Prediction) -> dict[str, Any]:
     return {
         "experiment": found.config.experiment,
         "site": found.config.site.name,
+        "scale_model": found.config.scale is not None,
         "workers": plan.workers,
         "nodes": run.nodes,
         "grid": [plan.grid.vertical, plan.grid.horizontal],
@@ -94,6 +101,7 @@ def as_json(found: Prediction) -> dict[str, Any]:
         "total_s": _pair(run.total_s),
         "node_hours": _pair(run.node_hours),
         "wall_time": clock(fitted(found.config, run)),
+        "starts": starts(found.config, run, fitted(found.config, run)),
         "place_of_grid": found.place_of_grid,
         "grids": [
             {
@@ -118,7 +126,7 @@ def as_json(found: Prediction) -> dict[str, Any]:
 def _stages(console: Console, found: Prediction) -> None:
     table = _table("stages", "epochs", "images a worker", "total batch", "updates", "computing, ms", "averaging, ms")
     for name in ("update, ms", "time, s", "efficiency, %"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for one in found.run.stages:
         stage = one.stage
         micro = f" x {stage.micro_batches}" if stage.micro_batches > 1 else ""
@@ -152,8 +160,11 @@ def _totals(console: Console, found: Prediction) -> None:
     table.add_row("validation", f"{run.validation_s:.1f}")
     table.add_row("total", _figures(run.total_s))
     table.add_row("node-hours", _figures(run.node_hours))
-    table.add_row("wall time to ask for", clock(fitted(found.config, run)))
+    wall_time_s = fitted(found.config, run)
+    table.add_row("wall time to ask for", clock(wall_time_s))
     console.print(table)
+    if words := in_starts(found.config, run, wall_time_s):
+        console.print(f"wall time: {clock(wall_time_s)}{words}", soft_wrap=True)
 
 
 def _against_papers(console: Console, found: Prediction) -> None:
@@ -242,7 +253,7 @@ def _curve(console: Console, found: Prediction) -> None:
             line[_place(paper.percent)] = "P"
         figures = f"{one.efficiency.low:.1f} … {one.efficiency.high:.1f} %"
         words = f"; {paper.words or f'{paper.percent:g} %'}" if paper else ""
-        console.print(f"{one.workers:>8,} |{''.join(line)}| {figures}{words}", markup=False, soft_wrap=True)
+        console.print(f"{one.workers:>8,} |{''.join(line)}| {figures}{words}", soft_wrap=True)
 
 
 def _place(percent: float) -> int:
@@ -252,7 +263,7 @@ def _place(percent: float) -> int:
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left")
     for number, name in enumerate(columns):
-        table.add_column(name, justify="left" if number == 0 else "right")
+        table.add_column(name, justify="left" if number == 0 else "right", overflow="fold")
     return table
 
 

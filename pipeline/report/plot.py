@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
     "text.color": GREY, "axes.labelcolor": GREY, "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY,
     "axes.facecolor": "none", "figure.facecolor": "none", "savefig.facecolor": "none", "legend.frameon": False,
     "axes.spines.top": False, "axes.spines.right": False, "font.size": 10, "svg.fonttype": "none",
-    "svg.hashsalt": "torus224", "axes.grid": True, "grid.color": GREY, "grid.alpha": 0.2,
+    "svg.hashsalt": "torus224", "text.parse_math": False, "axes.grid": True, "grid.color": GREY, "grid.alpha": 0.2,
 }  # fmt: skip
 
 

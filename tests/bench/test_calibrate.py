@@ -23,15 +23,33 @@ def test_a_profile_composes_and_is_estimated_with(
     assert [one.images_per_s for one in site.hardware.speeds] == [400, 500]
     assert site.hardware.memory_gb == 16
     assert estimate.main(["exp=exp5", "site=mine"]) == 0
-    assert "exp5 at mine: 4 workers" in capsys.readouterr().out
+    assert "exp5 at mine, scale model of 2176 GPUs: 4 workers" in capsys.readouterr().out
+
+
+def test_one_worker_sees_no_network_and_invents_none() -> None:
+    text = profile(Found(1, 1, None, None, {16: 400.0}, 16 * 10**9), parse([]))
+    assert "gb_per_s" not in text
+    assert "one worker sees none, so it is the base's" in text
+
+
+def test_what_was_not_measured_says_whose_figure_it_is() -> None:
+    text = profile(Found(1, 4, Link(2e9, 1e-4), None, {16: 400.0}, 16 * 10**9), parse([]))
+    assert "1 node of 4 workers, gloo" in text
+    assert "    node:        # one node, so not measured: the worker's\n      gb_per_s: 2\n" in text
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         (["--batches", "1,x"], "--batches 1,x: whole numbers above 1"),
+        (["--batches", "²"], "--batches ²: whole numbers above 1"),
+        (["--timeout", "nan"], "--timeout nan: seconds, above 0"),
+        (["--base", "nowhere"], "--base nowhere: no such site; there are abci"),
+        (["--workers", "x"], "invalid int value: 'x'"),
+        (["--output", "mine"], "--output mine: a file's name .* that ends in .yaml"),
+        (["--output", "my site.yaml"], "my site.yaml: a file's name of letters"),
         (["--output", "/nowhere/at/all.yaml"], "there is no folder"),
-        (["--output", __file__], "is there already"),
+        (["--output", str(compose.CONF / "site" / "abci.yaml")], "is there already"),
     ],
 )
 def test_what_cannot_be_is_one_line(words: list[str], line: str) -> None:

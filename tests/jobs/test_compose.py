@@ -24,13 +24,13 @@ REFUSED = {
     "optim.lr=fast": "optim.lr: Value 'fast' of type 'str' could not be converted to Float",
     "workers=2.5": "workers: Value '2.5' of type 'float' could not be converted to Integer",
     "optim.lr===": "overrides look like optim.lr=2.0",
-    "seed=1,2": "a list makes several runs, which is `make sweep EXP=…`",
+    "seed=1,2": "a list makes several runs, which only `make sweep EXP=…` starts",
     "nonsense": "overrides look like optim.lr=2.0",
     "data=imagenet": "data.path has no value; give it by DATA=… or data.path=… in ARGS",
     "site=abci3": "site.account, data.path and container.image have no value; "
     "give GROUP=… DATA=… IMAGE=…, or set them in conf/user.yaml",
-    "exp=exp5 6": "exp=exp5 6: no such choice; there are exp1,",
-    "exp=../exp5": "exp=../exp5: no such choice; there are exp1,",
+    "exp=exp5 6": "exp=exp5 6: no such choice; there are akiba, exp1,",
+    "exp=../exp5": "exp=../exp5: no such choice; there are akiba, exp1,",
     "site=_gpu_cluster": "site=_gpu_cluster: no such choice; there are abci,",
     "recipe.stages=[{start_epoch:0,per_worker_batch:16,x:3}]": "x",
 }
@@ -46,7 +46,8 @@ def test_it_is_refused_in_one_line(word: str) -> None:
 
 def test_every_file_of_exp_composes() -> None:
     names = [path.stem for path in (compose.CONF / "exp").glob("*.yaml") if not path.stem.startswith("_")]
-    assert set(names) == {"reference", "flash", "scaling", *(f"exp{number}" for number in range(1, 7))}
+    others = {"he", "goyal", "smith", "akiba", "jia", "kumar"}
+    assert set(names) == {"reference", "flash", "scaling", *(f"exp{number}" for number in range(1, 7)), *others}
     for name in names:
         assert compose.compose([f"exp={name}"]).experiment == name
 
@@ -162,6 +163,23 @@ def test_what_a_file_of_a_site_lacks_or_has_wrong_names_the_file(
     conf: Path, account: str, text: str, line: str
 ) -> None:
     (conf / "site" / "mine.yaml").write_text(MINE % (account, text))
+    with pytest.raises(UserError) as caught:
+        compose.compose(["site=mine", "data.path=/x"])
+    assert str(caught.value) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "site.device has no value; give it in conf/site/mine.yaml, in ARGS or in conf/user.yaml"),
+        (
+            "site: {name: mine}\n",
+            "unknown key site.site; a file of conf/site/ with a site: in it begins with # @package _global_",
+        ),
+    ],
+)
+def test_a_file_of_a_site_that_is_no_profile_is_told_what_it_lacks(conf: Path, text: str, line: str) -> None:
+    (conf / "site" / "mine.yaml").write_text(text)
     with pytest.raises(UserError) as caught:
         compose.compose(["site=mine", "data.path=/x"])
     assert str(caught.value) == line

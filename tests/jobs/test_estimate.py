@@ -1,6 +1,7 @@
 """`make estimate`: what it prints, what it gives to programs, what it refuses; and what submit says of it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from jobs import batch, compose, estimate
 from jobs.render import STAND_INS
 from pipeline.errors import UserError
+from pipeline.estimate.prediction import predict
+from pipeline.report.estimate_tables import print_prediction
 from pipeline.run_folder import OF_A_RESULT, RunFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -57,9 +60,32 @@ def test_explain_prints_formulas_with_their_values(capsys: pytest.CaptureFixture
         assert part in out, part
 
 
+def test_what_explain_prints_recombines_to_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each right-hand side, worked out again from the figures that stand in it."""
+    out = told(capsys, "exp=exp2", "site=abci", "explain=true")
+    checked = 0
+    for line in out.splitlines():
+        if not re.match(
+            r"  bucket \d+(:| done).* = |  reduce-scatter|  all-gather|  no overlap|validation =|exchange =", line
+        ):
+            continue
+        *_, values, result = re.sub(
+            r" \(a (node|rack|worker)'s \w+\)", "", line.removesuffix(", or with the training: 0")
+        ).split(" = ")
+        values = values.split(": ")[-1].replace(" x ", " * ").replace("MB", "").replace("GB/s", "").replace("GB", "")
+        if "elements" in line or "in chunks" in line:
+            continue
+        found = eval(values, {"max": max})
+        assert found == pytest.approx(float(result.split()[0]), rel=2e-3, abs=2e-3), line
+        checked += 1
+    # four buckets; four phases, whose sum stands last; two stages of four buckets done and one sum; and the last two
+    assert checked == 4 + 4 + 2 * (4 + 1) + 2
+
+
 def test_a_picture_is_drawn_where_it_is_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "efficiency.png"
-    told(capsys, "exp=reference", "site=abci", "--plot", str(path))
+    out = told(capsys, "exp=reference", "--plot", str(path), "site=abci", "site.name='$x^$'")
+    assert out.endswith(f"{path}: efficiency over workers\n")
     assert path.read_bytes().startswith(PNG)
 
 
@@ -73,7 +99,10 @@ def test_a_run_of_this_size_is_set_beside_and_another_is_refused(
         estimate.main(words)
     result = dict.fromkeys(OF_A_RESULT, 0) | {
         "experiment": "reference",
+        "scale_model": False,
         "workers": 1088,
+        "grid": {"vertical": 34, "horizontal": 32},
+        "all_reduce": "torus",
         "updates": 3330,
         "loop_time_s": 400.0,
     }
@@ -81,9 +110,33 @@ def test_a_run_of_this_size_is_set_beside_and_another_is_refused(
     found = json.loads(told(capsys, *words))
     assert found["measured_s"] == 400
     assert found["measured_misfit_s"] == pytest.approx(400 - found["loop_s"][1])
-    folder.result.write_text(json.dumps(result | {"workers": 544}))
-    with pytest.raises(UserError, match="544 workers and 3,330 updates, and the estimate is of reference of 1,088"):
-        estimate.main(words)
+    others: list[tuple[dict[str, object], str]] = [
+        ({"workers": 544}, "its workers is 544, and the estimate's is 1,088"),
+        ({"scale_model": True}, "its scale model is yes, and the estimate's is no"),
+        ({"grid": {"vertical": 32, "horizontal": 34}}, "its grid is 32x34, and the estimate's is 34x32"),
+        ({"all_reduce": "ring"}, "its all reduce is ring, and the estimate's is torus"),
+        ({"experiment": None}, "its experiment is not told, and the estimate's is reference"),
+        ({"loop_time_s": float("nan")}, "no loop_time_s"),
+    ]
+    for other, line in others:
+        folder.result.write_text(json.dumps(result | other))
+        with pytest.raises(UserError, match=line):
+            estimate.main(words)
+
+
+def test_names_are_text_and_a_scale_model_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = ("site.name='[/red]$x$'", "experiment='[b]'")
+    out = told(capsys, "exp=exp2", "site=abci", "scale=544", *hostile)
+    assert "[b] at [/red]$x$, scale model of 2176 GPUs: 4 workers on 1 node" in out
+
+
+def test_a_narrow_terminal_loses_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    console = estimate.console_of(is_terminal=True)
+    with console.capture() as captured:
+        print_prediction(console, predict(compose.compose(["exp=exp2", "site=abci"], stand_ins=STAND_INS)))
+    for figure in ("34,816", "1,110", "20.8", "43.31 … 49.79", "(the recipe's)"):
+        assert figure in captured.get(), figure
 
 
 @pytest.mark.parametrize(
@@ -91,9 +144,11 @@ def test_a_run_of_this_size_is_set_beside_and_another_is_refused(
     [
         (["format=yaml"], "format=yaml: there are text and json"),
         (["explain=yes"], "explain=yes: true or false"),
+        (["exp=exp2", "site=abci", "format"], "format: Error parsing override"),
         (["plot=a.gif"], "a file ending in .png or .svg"),
         (["exp=exp5", "site=local"], "site local has no images/s of small_resnet on 16 pixels in fp32"),
-        (["exp=exp2", "site=abci", "precision.compute=fp32"], "it has resnet50 on 224 pixels in fp16"),
+        (["exp=exp2", "site=abci", "precision.compute=bf16"], "it has resnet50 on 224 pixels in fp16"),
+        (["exp=kumar", "site=abci", "model=googlenet"], "site abci has no images/s of googlenet on 224 pixels in fp32"),
     ],
 )
 def test_what_cannot_be_is_one_line(words: list[str], line: str) -> None:
@@ -105,6 +160,9 @@ def test_submit_says_it_in_a_line_and_nothing_where_no_speed_is_known() -> None:
     line = batch.estimated(compose.compose(["exp=exp2", "site=abci"], stand_ins=STAND_INS))
     for part in ("estimate: ", "544 nodes", "node-hours", "wall time asked for 0:20:00"):
         assert part in line
+    # 34 nodes: 1,195 s at least; a job of 600 s has 480 before it saves
+    short = compose.compose(["exp=exp2", "site=abci", "nodes=34", "site.wall_time=600"], stand_ins=STAND_INS)
+    assert "wall time asked for 600, at least 3 starts (site.requeue.max allows 4); make" in batch.estimated(short)
     assert batch.estimated(compose.compose(["exp=exp2", "site=slurm"], stand_ins=STAND_INS)) == ""
 
 

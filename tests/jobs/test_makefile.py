@@ -76,7 +76,7 @@ def test_group_data_and_image_reach_the_configuration_as_they_are(repository: Pa
         ("SITE=$(shell touch {})", "site=$(shell touch {}): "),
         ("EXP=$$(touch {})", "$(touch {})"),
         ("EXP='5", "exp='5"),
-        ("EXP=5 6", "exp=5 6: no such choice; there are exp1,"),
+        ("EXP=5 6", "exp=5 6: no such choice; there are akiba, exp1,"),
         ("NODES=`touch {}`", "nodes=`touch {}`"),
         ("WORKERS=';touch {}", "workers=';touch {}"),
     ],

@@ -44,12 +44,22 @@ def test_a_running_row_says_where_what_how_far_and_how_long(tmp_path: Path) -> N
     row = row_of(folder)
     # Left are 698 updates of 34,816 images, 570 of 69,632 and 330 of 121,856, and 34,816 images take a second:
     # 698 + 570 * 2 + 330 * 3.5 = 2,993.
-    assert row == Row(str(folder), "exp5", "slurm", 16, 8, "7", "running", 412, 2010, row.eta_s, 31.25, 2, "")
+    assert row == Row(str(folder), "exp5", "slurm", 16, 8, "7", "running", 412, 2010, row.eta_s, 31.25, 2)
     assert row.eta_s == pytest.approx(2993.0)
     header, line = plain([row])
     assert header.split("  ")[0].strip() == "run"
     for part in ("16 x 8", "update 412 of 2,010 (20 %)", "0:49:53", "31.25 %", "running"):
         assert part in line
+
+
+def test_slow_updates_are_counted_and_the_newest_is_told_while_it_runs(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", jobs=["7"])
+    add_attempt(folder, "7")
+    told = [f"update {update} took 9.00 s, 9.0 times the median: rank 5 (on n1) was the slowest" for update in (5, 8)]
+    folder.slow_updates.write_text("".join(json.dumps({"update": 5, "line": line}) + "\n" for line in told) + '{"hal')
+    row = row_of(folder)
+    assert row.slow == 2
+    assert row.why == f"newest slow update: {told[1]}"
 
 
 def test_the_eta_takes_no_line_of_an_earlier_attempt(tmp_path: Path) -> None:

@@ -33,6 +33,20 @@ def test_micro_batches_leave_what_the_mean_over_workers_would_be() -> None:
     torch.testing.assert_close(statistics.flatten(), expected, rtol=1e-12, atol=1e-12)
 
 
+def test_without_moving_averages_they_are_the_mean_over_the_last_updates_batches() -> None:
+    torch.manual_seed(0)
+    model = nn.BatchNorm2d(3).double()
+    statistics = BatchNormStatistics(model, None, 1, last_batch=True)
+    for update in range(2):
+        for index, part in enumerate(micro_batches(update, 4)):
+            statistics.use_micro_batch(index, 4)
+            model(part.double())
+    last = [part.double() for part in micro_batches(1, 4)]
+    means = torch.stack([part.mean((0, 2, 3)) for part in last]).mean(0)
+    variances = torch.stack([part.transpose(0, 1).flatten(1).var(1) for part in last]).mean(0)
+    torch.testing.assert_close(statistics.flatten(), torch.cat([means, variances]), rtol=1e-12, atol=1e-12)
+
+
 def average(rank: int, size: int, store: dist.Store) -> list[float]:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     model = network()

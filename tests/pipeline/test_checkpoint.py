@@ -1,6 +1,7 @@
 """Checkpoints: whole or absent, the newest kept, damage and strangers named."""
 
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from jobs.compose import compose
 from pipeline import checkpoint
 from pipeline.config import make_plan
+from pipeline.config.identity import identity
 from pipeline.data.epochs import Epochs
 from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder
@@ -45,13 +47,31 @@ def test_the_newest_is_loaded_and_none_where_there_is_none(folder: RunFolder) ->
     for update in (10, 20):
         checkpoint.save(folder, state(update), keep=2)
     assert checkpoint.newest(folder) == 20
-    assert checkpoint.load(folder, 20, epochs).update == 20
+    assert checkpoint.load(folder, 20, epochs, {}).update == 20
 
 
 def test_another_grids_checkpoint_is_refused(folder: RunFolder) -> None:
     checkpoint.save(folder, state(10), keep=2)
     with pytest.raises(UserError, match="was saved with grid 2x2, this run has 1x4"):
-        checkpoint.load(folder, 10, Epochs(0, make_plan(compose(["exp=exp5", "grid.vertical=1"]))))
+        checkpoint.load(folder, 10, Epochs(0, make_plan(compose(["exp=exp5", "grid.vertical=1"]))), {})
+
+
+def test_other_workers_go_on_where_that_is_asked_for_and_the_batches_are_the_same(folder: RunFolder) -> None:
+    checkpoint.save(folder, state(10), keep=2)
+    other = Epochs(0, make_plan(compose(["exp=exp5", "workers=2"])))
+    with pytest.raises(UserError, match=r"with workers 4, this run has 2; start a new run; resume.regrid=true goes on"):
+        checkpoint.load(folder, 10, other, {})
+    assert checkpoint.load(folder, 10, other, {"workers": "2"}, regrid=True).update == 10
+    with pytest.raises(UserError, match="updates_by_stage"):
+        checkpoint.load(folder, 10, Epochs(0, make_plan(compose(["exp=exp6", "workers=2"]))), {}, regrid=True)
+
+
+def test_another_configuration_is_refused_by_the_first_key_that_differs(folder: RunFolder) -> None:
+    config, other = compose(["exp=exp5"]), compose(["exp=exp5", "optim.lr=2.5", "run.keep_checkpoints=9"])
+    checkpoint.save(folder, replace(state(10), configuration=identity(config)), keep=2)
+    with pytest.raises(UserError, match=r"was saved with optim.lr 3.1, this run has 2.5; start a new run$"):
+        checkpoint.load(folder, 10, Epochs(0, make_plan(other)), identity(other))
+    assert checkpoint.load(folder, 10, Epochs(0, make_plan(config)), identity(config)).update == 10
 
 
 def test_other_nodes_are_refused_where_nodes_shuffle_their_own_samples(folder: RunFolder) -> None:
@@ -60,8 +80,8 @@ def test_other_nodes_are_refused_where_nodes_shuffle_their_own_samples(folder: R
     saved = checkpoint.State(10, {}, {}, {}, None, checkpoint.describe(replace(two, exchange_every=3)))
     checkpoint.save(folder, saved, keep=2)
     with pytest.raises(UserError, match=r"was saved with nodes 2 \+ 2, this run has 1 \+ 1 \+ 1 \+ 1"):
-        checkpoint.load(folder, 10, replace(four, exchange_every=3))
-    assert checkpoint.load(folder, 10, four).update == 10  # with a global shuffle nodes do not matter
+        checkpoint.load(folder, 10, replace(four, exchange_every=3), {})
+    assert checkpoint.load(folder, 10, four, {}).update == 10  # with a global shuffle nodes do not matter
 
 
 def test_a_damaged_one_is_named(folder: RunFolder) -> None:
@@ -69,6 +89,54 @@ def test_a_damaged_one_is_named(folder: RunFolder) -> None:
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(UserError, match=r"update-000010.pt is damaged or no checkpoint"):
         checkpoint.read(path)
+
+
+def test_the_checksum_is_what_sha256sum_checks(folder: RunFolder) -> None:
+    checkpoint.save(folder, state(10), keep=2)
+    checked = subprocess.run(
+        ["sha256sum", "--check", "update-000010.pt.sha256"], cwd=folder.checkpoints, capture_output=True, check=False
+    )
+    assert checked.stdout == b"update-000010.pt: OK\n"
+
+
+@pytest.mark.parametrize("damage", ["a bit in the middle", "cut off", "empty"])
+def test_damaged_ones_are_named_and_the_one_before_is_used(folder: RunFolder, damage: str) -> None:
+    for update in (10, 20, 30):
+        path = checkpoint.save(folder, state(update), keep=3)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+    path.write_bytes({"a bit in the middle": flipped, "cut off": content[:middle], "empty": b""}[damage])
+    (line,) = checkpoint.sift(folder)
+    name = "update-000030.pt"
+    assert line == f"{path} is damaged: its SHA-256 is not that of {name}.sha256; going on from update 20"
+    assert folder.saved_updates() == [10, 20]
+    assert (folder.checkpoints / f"{name}.damaged").exists()
+    assert checkpoint.sift(folder) == []
+
+
+def test_a_run_none_of_whose_checkpoints_is_good_does_not_begin_anew(folder: RunFolder) -> None:
+    path = checkpoint.save(folder, state(10), keep=2)
+    path.write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"no checkpoint of .* is good: .*; to begin anew, remove what is in"):
+            checkpoint.sift(folder)
+
+
+def test_one_without_a_checksum_is_used_if_it_opens(folder: RunFolder) -> None:
+    for update in (10, 20):
+        path = checkpoint.save(folder, state(update), keep=2)
+        path.with_name(f"{path.name}.sha256").unlink()
+    path.write_bytes(path.read_bytes()[:-100])
+    (line,) = checkpoint.sift(folder)
+    assert "update-000020.pt is damaged or no checkpoint" in line
+
+
+def test_what_an_interrupted_writer_left_goes(folder: RunFolder) -> None:
+    checkpoint.save(folder, state(10), keep=2)
+    (folder.checkpoints / ".update-000020.pt.4711").write_bytes(b"x")
+    assert checkpoint.sift(folder) == []
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["update-000010.pt", "update-000010.pt.sha256"]
 
 
 def test_a_pickle_that_would_run_code_is_refused(folder: RunFolder) -> None:
@@ -91,4 +159,4 @@ def test_a_full_disk_leaves_the_old_one_and_no_scrap(folder: RunFolder, monkeypa
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"update-000020.pt cannot be written: No space left on device"):
         checkpoint.save(folder, state(20), keep=2)
-    assert [path.name for path in folder.checkpoints.iterdir()] == ["update-000010.pt"]
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["update-000010.pt", "update-000010.pt.sha256"]

@@ -88,6 +88,21 @@ def test_it_says_what_the_run_is(tmp_path: Path) -> None:
     assert values(path, "train_samples") == [1281167]
 
 
+def test_it_has_the_values_of_other_optimisers_too(tmp_path: Path) -> None:
+    path = tmp_path / "mlperf.log"
+    begin(path, 0, ["exp=smith", "scale=null", "workers=16"]).close()
+    exact = {
+        "opt_name": "sgd", "opt_base_learning_rate": 3.2, "sgd_opt_momentum": 0.9, "opt_weight_decay": 1e-4,
+        "opt_learning_rate_warmup_epochs": 5, "opt_learning_rate_decay_schedule": "step",
+        "opt_learning_rate_decay_boundary_epochs": [60, 80], "opt_learning_rate_decay_factor": 0.1,
+    }  # fmt: skip
+    assert {key: values(path, key) for key in exact} == {key: [value] for key, value in exact.items()}
+    assert not [one for one in mlperf_records(path) if one["key"].startswith("lars")]
+    begin(path, 0, ["exp=akiba"]).close()
+    assert values(path, "opt_name") == ["rmsprop_warmup"]
+    assert values(path, "opt_learning_rate_decay_boundary_epochs") == [[0, 40, 70, 85]]
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_resumed_run_is_one_log_without_what_lay_beyond_its_checkpoint(tmp_path: Path, ended: bool) -> None:
     path = tmp_path / "mlperf.log"

@@ -1,4 +1,4 @@
-"""The networks: torchvision's names, the paper's kind of blocks, He's initialisation, last gamma at zero."""
+"""The networks: torchvision's names, the papers' kinds of blocks, He's initialisation, last gamma at zero or one."""
 
 import math
 
@@ -28,6 +28,25 @@ def test_the_last_gamma_of_every_block_is_zero_so_a_block_starts_as_its_shortcut
         blocks = [module for module in model.modules() if isinstance(module, Bottleneck)]
         assert blocks
         assert all(torch.count_nonzero(block.bn3.weight) == 0 for block in blocks)
+
+
+def test_a_recipe_may_have_it_at_one() -> None:
+    for words in (["exp=he"], ["exp=he", "model=resnet50"]):
+        model = build(compose(words).model)
+        blocks = [module for module in model.modules() if isinstance(module, Bottleneck)]
+        assert blocks
+        assert all(torch.equal(block.bn3.weight, torch.ones_like(block.bn3.weight)) for block in blocks)
+
+
+def test_googlenet_is_torchvisions_with_batch_norm_and_without_a_second_loss_or_random_numbers() -> None:
+    model = build(compose(["exp=kumar", "model=googlenet", "model.classes=1000"]).model)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 6_624_904  # torchvision's documentation
+    convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert [one.out_channels for one in convolutions] == [one.num_features for one in norms]
+    images = torch.zeros(2, 3, 16, 16)
+    assert torch.equal(model(images), model(images))  # as in training
+    assert model(images).shape == (2, 1000)
 
 
 def test_convolutions_start_as_he_has_it() -> None:

@@ -1,5 +1,8 @@
-"""One update: an overflow on one worker is skipped by all alike, and starting leaves nothing behind."""
+"""One update: an overflow on one worker is skipped by all, starting leaves nothing behind, labels are smoothed."""
 
+from math import log
+
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -9,7 +12,7 @@ from pipeline.config import make_plan
 from pipeline.data.loader import Batch
 from pipeline.optim.schedule import position
 from pipeline.step import Step
-from tests.worlds import one_node, run_world
+from tests.worlds import one_node, run_world, world_of_one
 
 WORDS = ["exp=exp5", "model.stem=4", "model.widths=[4]", "model.blocks=[1]", "data.image_size=12"]
 
@@ -62,3 +65,24 @@ def untouched(rank: int, size: int, store: dist.Store) -> bool:
 
 def test_fixing_the_buckets_leaves_nothing_behind() -> None:
     assert all(run_world(4, untouched))
+
+
+@pytest.mark.parametrize(("experiment", "smoothing"), [("flash", 0.1), ("exp5", 0.0)])
+def test_labels_are_smoothed_as_the_recipe_says(experiment: str, smoothing: float) -> None:
+    # Logits (2, 0, 0, …) for label 0 of 10: log-probabilities 2 - s and -s, s = log(e^2 + 9). The label has
+    # 1 - smoothing + smoothing / 10 of the weight and each other class smoothing / 10.
+    config = compose([f"exp={experiment}", *WORDS[1:], "workers=1", "precision.loss_scale=null"])
+    plan = make_plan(config)
+    with world_of_one(config.site) as me:
+        step = Step(config, me)
+        with torch.no_grad():
+            step.model.fc.weight.zero_()  # type: ignore[union-attr, operator]
+            step.model.fc.bias.copy_(torch.tensor([2.0] + [0.0] * 9))  # type: ignore[union-attr, operator]
+        images = batch(0)
+        outcome = step.update(
+            [Batch(images.images, torch.zeros(16, dtype=torch.int64))], position(config.optim, plan, 0)
+        )
+        step.all_reduce.close()
+    s = log(2.718281828459045**2 + 9)
+    expected = -(1 - smoothing + smoothing / 10) * (2 - s) + 9 * smoothing / 10 * s
+    assert outcome.loss.item() == pytest.approx(expected, rel=1e-6)

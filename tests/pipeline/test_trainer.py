@@ -43,6 +43,8 @@ class Recorder:
 
     def saved(self, update: int) -> None: ...
 
+    def slow(self, update: int, line: str) -> None: ...
+
 
 class Late:
     """An observer that is known only after the trainer has read its checkpoint."""
@@ -55,6 +57,8 @@ class Late:
     def validated(self, line: ValidationLine) -> None: ...
 
     def saved(self, update: int) -> None: ...
+
+    def slow(self, update: int, line: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,24 @@ def test_accumulation_on_1_and_2_workers_is_4_workers_within_rounding(sample: Pa
         for name, value in four["model"].items():
             if "num_batches" not in name:
                 torch.testing.assert_close(fewer["model"][name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_goes_on_with_other_workers_and_another_grid_on_the_same_images(sample: Path, tmp_path: Path) -> None:
+    words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}", "allreduce.wire=fp32", "precision.loss_scale=null"]
+    folder = RunFolder.create(tmp_path / "moved")
+    moves = [(4, ["grid.vertical=1"], 3), (4, [], 6), (2, [], 9), (1, [], 12)]
+    for size, more, stop in moves:
+        job = Job(folder.path, [*words, f"workers={size}", *more, "resume.regrid=true"], [stop])
+        of_ranks = run_world(size, train, [job])
+    moved = outcome(folder, job, [of[0] for of in of_ranks])
+    (whole,) = run(Job(tmp_path / "whole", words, [12]))
+    assert moved["lr"] == whole["lr"]
+    losses = [[json.loads(line.rstrip(", ") + "}")["loss"] for line in of["losses"]] for of in (moved, whole)]
+    assert len(losses[0]) == 12
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    for name, value in whole["model"].items():
+        if "num_batches" not in name:
+            torch.testing.assert_close(moved["model"][name], value, rtol=1e-3, atol=1e-4)
 
 
 def test_a_trace_names_the_phases_of_its_updates(sample: Path, tmp_path: Path) -> None:

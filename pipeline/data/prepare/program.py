@@ -208,6 +208,8 @@ def finish(
     for split, written in splits.items():
         if not written["samples"]:
             raise UserError(f"{split}: none of its images can be decoded; {folder.report} names them")
+    if emptied := report.emptied(source, oddities):
+        _say(console, report.printable(emptied))
     more = {
         "class_names": source.classes,
         "source": source.kind,

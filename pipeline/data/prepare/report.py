@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.data.prepare.options import Options
-from pipeline.data.prepare.source import Oddity, Source
+from pipeline.data.prepare.source import TRAIN, Oddity, Source
 from pipeline.wording import counted
 
 SHOWN = 6
@@ -45,6 +45,20 @@ def done_with(kind: str, options: Options) -> str:
     return KINDS[kind]
 
 
+def emptied(source: Source, oddities: Sequence[Oddity]) -> str:
+    """The classes that had images to train on, of which none can be decoded; empty where there are none."""
+    unreadable = {oddity.name for oddity in oddities if oddity.kind == "unreadable" and oddity.split == TRAIN}
+    images = source.images.get(TRAIN, []) if unreadable else []
+    lost = {image.label for image in images} - {image.label for image in images if image.name not in unreadable}
+    names = [source.classes[label] for label in sorted(lost)]
+    more = ", …" if len(names) > SHOWN else ""
+    return (
+        f"no image to train on is left of {counted(len(names), 'class')}: {', '.join(names[:SHOWN])}{more}"
+        if names
+        else ""
+    )
+
+
 def as_text(source: Source, splits: Mapping[str, Any], oddities: Sequence[Oddity], options: Options) -> str:
     """report.txt: a heading, a line a split, and for each kind the images of it. Same source, same text."""
     lines = [f"{source.name}, from {source.kind}: {counted(len(source.classes), 'class')}"]
@@ -53,6 +67,8 @@ def as_text(source: Source, splits: Mapping[str, Any], oddities: Sequence[Oddity
         lines.append(f"{split}: {counted(written['samples'], 'image')}, {written['bytes']:,} bytes in {shards}")
     if options.shorter_side is not None:
         lines.append(resizing(options))
+    if lost := emptied(source, oddities):
+        lines.append(printable(lost))
     for kind, count in counts(oddities).items():
         lines += [
             "",

@@ -19,6 +19,8 @@ MOST_CLASSES = 1_000_000
 
 LONGEST_LABEL = 200
 """Characters."""
+MOST_LABEL_BYTES = 16 * 2**20
+"""Of a member that holds a label, which is read whole."""
 SPARSE = 10
 """Where fewer than one label in so many has an image, the largest is taken for a mistake."""
 SHOWN = 5
@@ -115,9 +117,9 @@ def _label(archive: Archive, descriptor: int, parts: dict[str, Member], image: M
     """The text of a sample's label."""
     key = PurePosixPath(image.name).name.partition(".")[0]
     if "cls" in parts:
-        text = os.pread(descriptor, parts["cls"].size, parts["cls"].offset).decode(errors="replace").strip()
+        text = _content(archive, descriptor, parts["cls"]).decode(errors="replace").strip()
     elif "json" in parts:
-        text = _json_label(archive, parts["json"], os.pread(descriptor, parts["json"].size, parts["json"].offset))
+        text = _json_label(archive, parts["json"], _content(archive, descriptor, parts["json"]))
     else:
         text = ""
     if not text:
@@ -127,6 +129,16 @@ def _label(archive: Archive, descriptor: int, parts: dict[str, Member], image: M
             f"{archive.path}: the label of {image.name} has {len(text):,} characters; {LONGEST_LABEL} are the most"
         )
     return str(int(text)) if re.fullmatch(r"-?\d+", text) else text
+
+
+def _content(archive: Archive, descriptor: int, member: Member) -> bytes:
+    """A small member. Raises UserError for one that would take memory which this machine may not have."""
+    if member.size > MOST_LABEL_BYTES:
+        raise UserError(
+            f"{archive.path}: {member.name} should hold a label and has {member.size:,} bytes; "
+            f"{MOST_LABEL_BYTES:,} are the most"
+        )
+    return os.pread(descriptor, member.size, member.offset)
 
 
 def _json_label(archive: Archive, member: Member, content: bytes) -> str:

@@ -23,6 +23,21 @@ REFUSED = {
     "optim.momentum_reference_batch=0": "must be at least 1",
     "optim.warmup_epochs=90": "warm-up must be shorter",
     "optim.momentum=1": "must be from 0 to below 1",
+    "optim.name=adam": "there are lars, sgd, rmsprop_warmup",
+    "optim.name=rmsprop_warmup": "optim.name=rmsprop_warmup needs optim.rms_lr, which has no value",
+    "optim.coefficient=null": "optim.name=lars needs optim.coefficient, which has no value",
+    "optim.eps=0": "optim.eps=0.0: must be above 0",
+    "optim.schedule=cosine": "there are polynomial, step, slow_start",
+    "optim.schedule=step": "optim.schedule=step needs optim.decay_factor, which has no value",
+    "optim.schedule=slow_start": r"optim.levels start at epochs \[\]: the first starts at 0",
+    "optim.decay_power=null": "optim.schedule=polynomial needs optim.decay_power, which has no value",
+    "optim.decay_factor=1": "optim.decay_factor=1.0: must be below 1",
+    "optim.nesterov=true": "optim.nesterov=true belongs to optim.name=sgd; lars has its own momentum",
+    "optim.no_decay=[biases]": "optim.no_decay=biases: no such choice, did you mean bias",
+    "optim.lr_reference_batch=0": "must be at least 1",
+    "optim.warmup_lr=-1": "must be at least 0",
+    "recipe.batch_norm=last": "there are moving_average, last_batch",
+    "recipe.smallest_scale_batch=0": "must be at least 1",
     "recipe.label_smoothing=1": "must be from 0 to below 1",
     "recipe.epochs=60": "the last before the end of the run",
     "recipe.stages=[]": "the first starts at 0",
@@ -40,6 +55,13 @@ REFUSED = {
     "allreduce.candidates=[auto]": "allreduce.candidates=auto: no such choice",
     "allreduce.name=auto": "allreduce.candidates is empty, so there is nothing to measure",
     "site.network.node.gb_per_s=0": "site.network.node.gb_per_s=0.0: must be above 0",
+    "site.network.node.gb_per_s=25e9": "node.gb_per_s=2.5e\\+10: must be from 1e-06 to 100000, in 1e9 bytes a second",
+    "site.network.node.latency_us=1e9": "latency_us=1e\\+09: must be at most 1e\\+07, which is ten seconds",
+    "site.hardware.speeds=[{precision:fp16,batch:8,images_per_s:1e-320}]": "images_per_s=.*: must be from 0.001 to",
+    "site.hardware.speeds=[{precision:fp16,batch:8,images_per_s:7},{precision:fp16,batch:8,images_per_s:9}]": (
+        "speeds.1.: resnet50 on 224 pixels in fp16 at 8 images stands there already"
+    ),
+    "data.sample_kb=1e300": "data.sample_kb=1e\\+300: must be from 0.001 to 1e\\+06, in 1e3 bytes",
     "site.network.worker.latency_us=-1": "site.network.worker.latency_us=-1.0: must be at least 0",
     "site.network.nodes_per_rack=34": "site.network.rack and site.network.nodes_per_rack go together",
     "site.backend=nccl": "needs site.device=cuda",
@@ -67,6 +89,27 @@ REFUSED = {
 def test_it_is_refused_in_one_line(word: str) -> None:
     with pytest.raises(UserError, match=REFUSED[word]) as caught:
         compose([word])
+    assert "\n" not in str(caught.value)
+
+
+OF_OTHER_RECIPES = {
+    (
+        "exp=goyal",
+        "optim.milestones=[]",
+    ): "optim.milestones=.*: epochs at which LR falls, rising, after the warm-up .5.",
+    ("exp=goyal", "optim.milestones=[60,30]"): "optim.milestones=.60,30.: epochs",
+    ("exp=goyal", "optim.milestones=[2,30]"): "after the warm-up .5.",
+    ("exp=goyal", "optim.milestones=[30,90]"): "before the end of the run .90.",
+    ("exp=goyal", "optim.momentum=0"): "needs an optim.momentum above 0",
+    ("exp=akiba", "optim.levels=[{start_epoch:1,factor:1}]"): "optim.levels start at epochs .1.: the first starts at 0",
+    ("exp=akiba", "optim.levels=[{start_epoch:0,factor:0}]"): "factor=0.0: a share of the peak LR, above 0",
+}
+
+
+@pytest.mark.parametrize("words", OF_OTHER_RECIPES)
+def test_so_is_what_another_recipe_contradicts(words: tuple[str, str]) -> None:
+    with pytest.raises(UserError, match=OF_OTHER_RECIPES[words]) as caught:
+        compose(words)
     assert "\n" not in str(caught.value)
 
 

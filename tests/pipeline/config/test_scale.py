@@ -2,7 +2,15 @@
 
 import pytest
 
-from pipeline.config.scale import possible_workers, scaled_samples, scaled_workers, split, squarest_grid
+from pipeline.config.scale import (
+    is_to_scale,
+    possible_workers,
+    scaled_batch,
+    scaled_samples,
+    scaled_workers,
+    split,
+    squarest_grid,
+)
 from pipeline.errors import UserError
 
 
@@ -22,7 +30,18 @@ def test_small_recipes_run_on_one_worker() -> None:
     assert scaled_samples(1_281_167, 2048, 544) == 2502
 
 
+def test_small_recipes_take_their_share_of_images_and_a_floor() -> None:
+    assert {scaled_samples(1_281_167, gpus, 544) for gpus in (8, 256, 543)} == {2355}
+    assert scaled_batch(32, 256, 544, 16) == 16  # 8,192 / 544 = 15.06
+    assert scaled_batch(64, 256, 544, 16) == 30  # 16,384 / 544 = 30.1
+    assert scaled_batch(32, 8, 544, 32) == 32  # 256 / 544 = 0.5
+    assert scaled_batch(32, 544, 544, 64) == 32
+    assert [is_to_scale(batches, 256, 544, 16) for batches in ([32], [64], [64, 32])] == [False, True, False]
+    assert is_to_scale([32], 8, None, 16)
+
+
 def test_full_size_is_left_alone() -> None:
+    assert scaled_batch(32, 8, None, 16) == 32
     assert (scaled_workers(2176, None), scaled_samples(1_281_167, 2176, None)) == (2176, 1_281_167)
 
 

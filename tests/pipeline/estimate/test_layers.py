@@ -8,6 +8,7 @@ from torchvision.models import resnet50
 
 from pipeline import models
 from pipeline.config.schema import ModelConfig
+from pipeline.errors import UserError
 from pipeline.estimate.buckets import buckets
 from pipeline.estimate.layers import Layer, layers
 from pipeline.estimate.step import forward_share
@@ -52,6 +53,11 @@ def test_resnet50_has_the_published_size() -> None:
     found = layers(LARGE, 224)
     assert sum(sum(one.parameters) for one in found) == 25_557_032  # torchvision's table
     assert sum(one.multiplications for one in found) / 1e9 == pytest.approx(4.09, abs=0.005)  # the same
+
+
+def test_a_network_that_is_no_resnet_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match="model googlenet: its layers are not counted, so nothing can be estimated"):
+        layers(ModelConfig(name="googlenet", classes=1000), 224)
 
 
 def test_the_first_layer_passes_no_gradient_on() -> None:

@@ -56,6 +56,13 @@ def test_exp2_at_abci_has_the_papers_updates_and_a_site_without_speed_says_so() 
         model("exp=exp2", "site=slurm")
 
 
+@pytest.mark.parametrize("site", ["abci", "abci3"])
+@pytest.mark.parametrize("name", ["he", "goyal", "smith", "akiba", "jia", "kumar"])
+def test_every_recipe_can_be_estimated_at_the_papers_sites(name: str, site: str) -> None:
+    run = model(f"exp={name}", f"site={site}").run()
+    assert 0 < run.training_s.low <= run.training_s.high
+
+
 def test_fewer_real_workers_take_micro_batches() -> None:
     run = model("exp=exp2", "site=abci", "nodes=34").run()
     assert [one.stage.micro_batches for one in run.stages] == [16, 16]
@@ -108,3 +115,11 @@ def test_the_wall_time_fits_the_estimate_unless_one_is_given() -> None:
     assert compose(["exp=exp2", "site=abci", "site.wall_time=2:00:00"], stand_ins=STAND_INS).site.wall_time == "2:00:00"
     assert compose(["exp=exp2", "site=slurm"], stand_ins=STAND_INS).site.wall_time == "1:00:00"
     assert compose(["exp=exp2", "site=abci", "workers=1"], stand_ins=STAND_INS).site.wall_time == "72:00:00"
+
+
+def test_samples_pass_a_racks_uplink_only_where_there_is_another_rack() -> None:
+    # 544 nodes: packing 0.9 GB/s is slower than a link of 25; a rack's 300 GB/s for 400 nodes are 0.75 for each.
+    for in_rack, rate in ((544, 0.9e9), (400, 0.75e9)):
+        found = model("exp=exp2", "site=abci", f"site.network.nodes_per_rack={in_rack}")
+        moved = 1_281_167 / 544 * 110e3 * 543 / 544
+        assert found.run().exchange_s.high == pytest.approx(90 * moved / rate)

@@ -4,7 +4,8 @@ import pytest
 
 from jobs.compose import compose
 from pipeline.config import make_plan
-from pipeline.optim.schedule import learning_rate, position
+from pipeline.config.optim_checks import SCHEDULES
+from pipeline.optim.schedule import FACTORS, learning_rate, position
 
 
 @pytest.mark.parametrize(
@@ -12,7 +13,8 @@ from pipeline.optim.schedule import learning_rate, position
     [(0, 0.0), (1, 0.62), (2.5, 1.55), (5, 3.1), (47.5, 0.775), (73, 3.1 * 0.2**2), (90, 0.0)],
 )
 def test_lr_warms_up_linearly_and_falls_with_the_square(epoch: float, expected: float) -> None:
-    assert learning_rate(compose(["exp=exp5"]).optim, epoch, 90) == pytest.approx(expected, abs=1e-12)
+    config = compose(["exp=exp5"])
+    assert learning_rate(config.optim, make_plan(config), epoch) == pytest.approx(expected, abs=1e-12)
 
 
 def test_lr_is_a_function_of_the_fractional_epoch_whatever_the_stage() -> None:
@@ -43,3 +45,20 @@ def test_the_schedule_does_not_depend_on_real_workers_or_scale() -> None:
 def test_without_a_reference_batch_momentum_is_constant() -> None:
     plan = make_plan(compose(["exp=exp5", "optim.momentum_reference_batch=null"]))
     assert [stage.momentum for stage in plan.stages] == [0.9, 0.9, 0.9]
+
+
+def test_there_are_as_many_names_as_schedules() -> None:
+    assert set(FACTORS) == set(SCHEDULES)
+
+
+def test_a_warm_up_may_begin_above_zero() -> None:
+    words = ["exp=exp5", "optim.warmup_lr=0.5"]
+    config = compose(words)
+    plan = make_plan(config)
+    rates = [learning_rate(config.optim, plan, epoch) for epoch in (0, 2.5, 5)]
+    assert rates == pytest.approx([0.5, 0.5 + 2.6 / 2, 3.1])
+
+
+def test_without_a_warm_up_the_first_update_has_the_peak() -> None:
+    config = compose(["exp=he", "scale=null"])
+    assert position(config.optim, make_plan(config), 0).lr == 0.1

@@ -3,6 +3,7 @@
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from jobs.compose import compose
@@ -13,6 +14,7 @@ from pipeline.report.console import (
     print_comparison,
     print_header,
     print_result,
+    scale_note,
 )
 
 RESULT: dict[str, Any] = {
@@ -78,6 +80,14 @@ def test_progress_lines_are_plain_and_a_few_seconds_apart() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
+@pytest.mark.parametrize(("lr", "shown"), [(3.1, "3.100"), (0.151, "0.151"), (0.00625, "0.00625"), (0.0, "0.000")])
+def test_a_small_lr_keeps_its_digits(lr: float, shown: str) -> None:
+    console, stream = plain()
+    display = ProgressDisplay(console, make_plan(compose(["exp=exp5"])), first_update=0, every_s=0)
+    display.show(line(10, 1.0) | {"lr": lr})
+    assert f" LR {shown} momentum" in stream.getvalue()
+
+
 def test_the_rate_and_the_eta_are_of_the_last_seconds() -> None:
     console, stream = plain()
     display = ProgressDisplay(console, make_plan(compose(["exp=exp5"])), first_update=0, every_s=0)
@@ -109,6 +119,20 @@ def test_the_result_says_that_it_is_a_scale_model_and_what_was_skipped() -> None
         "3 updates whose",
     ):
         assert part in text, part
+
+
+def test_a_scale_model_whose_batch_is_larger_than_the_papers_share_says_so() -> None:
+    notes = {name: scale_note(compose([f"exp={name}"])) for name in ("he", "goyal", "smith", "akiba", "kumar", "exp5")}
+    assert notes == {
+        "he": "scale model of 8 GPUs, not to scale", "goyal": "scale model of 256 GPUs, not to scale",
+        "smith": "scale model of 256 GPUs, not to scale", "akiba": "scale model of 1024 GPUs",
+        "kumar": "scale model of 256 GPUs", "exp5": "scale model of 2176 GPUs",
+    }  # fmt: skip
+    assert scale_note(compose(["exp=goyal", "scale=null"])) == "full size"
+    for show in (print_result, lambda console, found: print_comparison(console, [("runs/a", found)])):
+        console, stream = plain()
+        show(console, RESULT | {"gpus": 8, "to_scale": False})
+        assert "of 8 GPUs, not to scale" in text_of(stream)
 
 
 def test_a_run_without_a_result_appears_as_such_in_a_comparison() -> None:

@@ -239,6 +239,10 @@ def write_folders_of_classes(top: Path) -> None:
         (write_mixed, "'7' beside 'cat' is no label: all are numbers from 0, or all are names"),
         (lambda top: write_labels(top, b"9" * 5000), "the label of 0.jpg has 5,000 characters; 200 are the most"),
         (
+            lambda top: write_labels(top, bytes(2**24 + 1)),
+            "0.cls should hold a label and has 16,777,217 bytes; 16,777,216 are the most",
+        ),
+        (
             lambda top: write_labels(top, b"0", b"19"),
             "of the labels 0 to 19 only 2 have an image to train on, not 1, 2",
         ),

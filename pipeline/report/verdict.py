@@ -1,0 +1,104 @@
+"""What a run says of the paper's: reproduced, a scale model, fewer workers, or nothing, and why. Pure; torch-free."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.config import Config
+from pipeline.config.plan import to_scale
+from pipeline.published import Published, PublishedRun
+from pipeline.report.records import SCALING, Outcome, Record
+
+TOP1_POINTS = 0.3
+"""Most that top-1 may lie below or above the published figure, percentage points. Ours."""
+TIME_RATIO = 1.05
+"""Most that the time may be of the published one. Ours."""
+VALIDATION_IMAGES = 50_000
+"""What top-1 is published of: the validation set of ILSVRC2012."""
+SHOWN = 2
+"""Changed keys that are named where there are more."""
+MOST = 60
+"""Characters of a value that is shown."""
+
+REPRODUCED = "reproduced"
+NOT_REPRODUCED = "not reproduced"
+SCALE_MODEL = "scale model"
+FEWER_WORKERS = "fewer workers than the paper (same updates)"
+NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On one run."""
+
+    word: str
+    reason: str
+
+
+def verdict(record: Record, published: Published) -> Verdict:
+    """Judge a run. Where it could not be compared, the reason is the first thing that stands against it."""
+    outcome, config, plan = record.outcome, record.config, record.plan
+    if against := _against(record):
+        return Verdict(NOT_COMPARABLE, against)
+    assert outcome is not None
+    if record.is_scale_model:
+        return Verdict(SCALE_MODEL, _scale(config))
+    run = published.run(config.experiment)
+    if plan.workers < config.recipe.workers:
+        reason = f"{plan.workers:,} of {config.recipe.workers:,}, {outcome.updates:,} updates"
+        if run and run.top1 is not None and outcome.top1 is not None:
+            reason += f"; top-1 {_points(outcome.top1 - run.top1)} the paper's {run.top1:.2f} %"
+        return Verdict(FEWER_WORKERS, reason)
+    if plan.workers > config.recipe.workers:
+        return Verdict(NOT_COMPARABLE, f"{plan.workers:,} workers, the recipe has {config.recipe.workers:,}")
+    return _compared(outcome, run, plan.workers)
+
+
+def _scale(config: Config) -> str:
+    """What one worker of a scale model stands for."""
+    gpus = min(config.scale or 1, config.recipe.workers)
+    note = "" if to_scale(config) else ", not to scale"
+    return f"one worker stands for {gpus} GPUs{note}, on {config.data.name}"
+
+
+def _against(record: Record) -> str:
+    """Why a run cannot be compared with any paper's; empty where nothing stands against it."""
+    outcome, config = record.outcome, record.config
+    if config.experiment == SCALING:
+        return "a measurement of speed: tables 2 and 6"
+    if record.changed is None:
+        return f"conf/exp/ has no recipe {config.experiment}"
+    if outcome is None:
+        return ": ".join(filter(None, [f"no result, {record.state}", record.why]))
+    if not outcome.complete:
+        return f"stopped after {outcome.updates:,} of {record.plan.updates:,} updates"
+    if record.changed:
+        return _changes(record.changed)
+    if not record.is_scale_model and outcome.top1 is not None and outcome.validation_images != VALIDATION_IMAGES:
+        return f"validated on {outcome.validation_images:,} images, the papers on {VALIDATION_IMAGES:,}"
+    return ""
+
+
+def _changes(changed: Mapping[str, tuple[object, object]]) -> str:
+    first = list(changed.items())[:SHOWN]
+    named = [f"{key} is {here!s:.{MOST}} here and {there!s:.{MOST}} in conf/" for key, (here, there) in first]
+    more = len(changed) - len(named)
+    return "; ".join([*named, *([f"{more} more keys differ"] if more else [])])
+
+
+def _compared(outcome: Outcome, run: PublishedRun | None, workers: int) -> Verdict:
+    """The verdict of a whole run of the recipe's size, against the published pair of time and accuracy."""
+    if run is None or run.time_s is None or run.top1 is None:
+        return Verdict(NOT_COMPARABLE, "no pair of time and accuracy is published of it")
+    if run.workers != workers:
+        theirs = f"the paper's {run.workers:,}" if run.workers else run.processors
+        return Verdict(NOT_COMPARABLE, f"the recipe's {workers:,} workers stand for {theirs}")
+    if outcome.top1 is None:
+        return Verdict(NOT_COMPARABLE, "it was not validated")
+    points, ratio = round(outcome.top1 - run.top1, 6), outcome.loop_time_s / run.time_s
+    reason = f"top-1 {_points(points)} {run.top1:.2f} %, {ratio:.2f} times {run.time}"
+    good = abs(points) <= TOP1_POINTS and round(ratio, 6) <= TIME_RATIO
+    return Verdict(REPRODUCED if good else NOT_REPRODUCED, reason)
+
+
+def _points(points: float) -> str:
+    return f"{abs(points):.2f} points {'below' if points < 0 else 'above'}"
