@@ -195,7 +195,7 @@ class RunFolder:
                 return ids
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             pass
         raise UserError(
             f"{self.submissions} is damaged, so nobody knows the run's job; look for it in the queue, and remove "
@@ -260,7 +260,7 @@ class RunFolder:
             return None
         except OSError as error:
             raise UserError(f"{self.result} cannot be read: {error.strerror}") from None
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             pass
         raise UserError(f"{self.result} is damaged; remove it, and the run can go on")
 
