@@ -149,7 +149,7 @@ def newest_lines(path: Path, *, end_bytes: int = 8192) -> tuple[list[dict[str, A
         try:
             line = json.loads(text)
             lines.append(line | {"update": int(line["update"])})
-        except (ValueError, TypeError, LookupError, RecursionError):
+        except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
             sound = False
     return lines, sound
 
