@@ -10,12 +10,16 @@ from collections.abc import Iterable
 
 from pipeline.wording import printable
 
+LONGEST = 1000
+"""Characters of a line: a value in it may be a whole file."""
+
 
 class UserError(Exception):
     """A mistake that a person can mend: its text is one line, ready to be printed, whatever a value in it holds."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(printable(" ".join(filter(None, map(str.strip, text.splitlines())))))
+        line = printable(" ".join(filter(None, map(str.strip, text.splitlines()))))
+        super().__init__(line if len(line) <= LONGEST else f"{line[:LONGEST]}…")
 
 
 class LostWorkerError(Exception):

@@ -106,8 +106,8 @@ class MetricsFile:
     """
 
     def __init__(self, path: Path, update: int) -> None:
-        lines = zip(_whole_lines(path), read_metrics(path), strict=True)
-        kept = [text for text, line in lines if line["update"] <= update]
+        lines = read_metrics(path)
+        kept = [text for text, line in zip(_whole_lines(path), lines, strict=True) if line["update"] <= update]
         write_atomically(path, "".join(kept))
         self._file = path.open("a")
 
@@ -149,7 +149,7 @@ def newest_lines(path: Path, *, end_bytes: int = 8192) -> tuple[list[dict[str, A
         try:
             line = json.loads(text)
             lines.append(line | {"update": int(line["update"])})
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
             sound = False
     return lines, sound
 

@@ -190,8 +190,8 @@ def _read(path: Path, update: int) -> list[dict[str, Any]]:
     """The records that a run gone on with after `update` keeps: none beyond it, and none that says the run is over."""
     if not path.exists():
         return []
-    whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
     try:
+        whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
         records = [json.loads(line.removeprefix(TOKEN)) for line in whole]
         return [record for record in records if _stays(record, update)]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

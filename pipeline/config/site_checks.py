@@ -21,6 +21,10 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/][A-Za-z0-9_.,:@%+=/-]*")
 """What a scheduler takes as one plain word, with nothing that a shell or its own parser would read otherwise."""
 
+PATH_OF_A_LAUNCHER = re.compile(r"[A-Za-z0-9_./+@%:=,][A-Za-z0-9_./+@%:=,-]*")
+EXPANDED = re.compile(r'[$`"\\\x00-\x1f\x7f]')
+"""What a shell reads in double quotes, or what would end its line."""
+
 OURS = {
     "slurm": (
         "--array", "-a", "--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--time", "-t", "--output", "-o",
@@ -44,6 +48,7 @@ def check_site(site: SiteConfig, container: ContainerConfig) -> None:
     _check_numbers(site)
     _check_container(site, container)
     _check_options(site, container)
+    _check_launcher(site)
     if site.wall_time != AUTO:
         check_wall_time(site)
 
@@ -105,6 +110,23 @@ def _check_options(site: SiteConfig, container: ContainerConfig) -> None:
                     f"{key}[{place}] gives {name}, which looks like a secret, and others read scripts and "
                     "command lines; keep it in a file that only you can read"
                 )
+
+
+def _check_launcher(site: SiteConfig) -> None:
+    """mpirun has a shell start its daemons on other nodes, with its own path bare and its options in double quotes."""
+    if site.launcher != "mpirun":
+        return
+    if site.launcher_path is not None and not PATH_OF_A_LAUNCHER.fullmatch(site.launcher_path):
+        raise UserError(
+            f"site.launcher_path={shown(site.launcher_path)}: a shell on other nodes reads it; letters, digits and "
+            "_./+@%:=,- make one"
+        )
+    for place, word in enumerate(site.launcher_options):
+        if EXPANDED.search(word):
+            raise UserError(
+                f"site.launcher_options[{place}]={shown(word)}: mpirun gives it to a shell on other nodes, which reads "
+                f'$, `, " and \\ in it; leave them out'
+            )
 
 
 def is_ours(directive: str, scheduler: str) -> bool:

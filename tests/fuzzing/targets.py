@@ -20,7 +20,7 @@ from pipeline.data.prepare.archive import Archive
 from pipeline.data.shards import read_index
 from pipeline.data.staging import stage
 from pipeline.evaluate import OneProcess
-from pipeline.metrics import Totals, earlier_totals, newest_lines, read_metrics, save_totals
+from pipeline.metrics import MetricsFile, Totals, earlier_totals, newest_lines, save_totals
 from pipeline.models import build
 from pipeline.optim import build as optimisers
 from pipeline.run_folder import RunFolder
@@ -71,12 +71,19 @@ def _of_runs(run: RunFolder) -> dict[str, Target]:
         "config.yaml": Target(run.config, lambda: make_plan(load(run.config))),
         "overrides.yaml": Target(run.overrides, lambda: read_yaml(run.overrides)),
         "result.json": Target(run.result, run.read_result),
-        "metrics.jsonl": Target(run.metrics, lambda: (read_metrics(run.metrics), newest_lines(run.metrics))),
+        "metrics.jsonl": Target(run.metrics, lambda: _metrics(run.metrics)),
         "allreduce.json": Target(run.all_reduce, lambda: _read_name(run.all_reduce)),
         "mlperf.log": Target(run.mlperf_log, lambda: mlperf._read(run.mlperf_log, 9)),
         "totals.json": Target(attempt / "totals.json", lambda: earlier_totals(run, None)),
         "submissions.jsonl": Target(run.submissions, run.job_ids),
     }
+
+
+def _metrics(path: Path) -> object:
+    """As status reads it, and as a run that goes on does."""
+    found = newest_lines(path)
+    MetricsFile(path, 8).close()
+    return found
 
 
 def _of_checkpoints(run: RunFolder) -> dict[str, Target]:

@@ -9,8 +9,9 @@ import tempfile
 from pathlib import Path
 
 import atheris
+import torch  # noqa: F401 - before: all of it would be instrumented, which takes minutes
 
-with atheris.instrument_imports(include=["pipeline", "yaml", "json", "tarfile", "torch._weights_only_unpickler"]):
+with atheris.instrument_imports(include=["pipeline", "yaml", "tarfile"]):
     from tests.fuzzing.bounds import bounded
     from tests.fuzzing.targets import targets
 

@@ -3,6 +3,7 @@
 import pytest
 
 from jobs.compose import compose
+from pipeline.config import check
 from pipeline.config.site_checks import is_ours
 from pipeline.errors import UserError
 
@@ -81,3 +82,21 @@ def test_what_a_jobs_own_options_say_is_not_said_again(scheduler: str, directive
 )
 def test_what_a_site_wants_beside_them_may_be_said(scheduler: str, directive: str) -> None:
     assert not is_ours(directive, scheduler)
+
+
+@pytest.mark.parametrize("word", ["$(touch x)", "`touch x`", 'a" ; touch x ; "', "a\\", "a\nb"])
+def test_mpirun_gets_no_word_that_its_shell_on_other_nodes_would_read(word: str) -> None:
+    """Open MPI 5 passes --prtemca and --pmixmca on in double quotes, and the folder above its own bare."""
+    words = ["exp=exp5", "site=slurm", "nodes=2", "data.path=/data"]
+    config = compose(words)
+    assert config.site.launcher == "mpirun"
+    config.site.launcher_options = ["--prtemca", "plm_base_verbose", word]
+    with pytest.raises(UserError, match=r"^site\.launcher_options\[2\]=.*mpirun gives it to a shell on other nodes"):
+        check(config)
+    config = compose(words)
+    config.site.launcher_path = f"/opt/{word}/bin/mpirun"
+    with pytest.raises(UserError, match=r"^site\.launcher_path=.*a shell on other nodes reads it"):
+        check(config)
+    config = compose([*words, "site.launcher=srun"])
+    config.site.launcher_options = [f"--comment={word}"]
+    check(config)  # srun has no shell
