@@ -201,6 +201,7 @@ class Heartbeat:
     def _find_out(self) -> None:
         """Diagnose, or wait for the worker that does."""
         first = self._store.add(FAILURES, 1) == 1
+        self._tell()  # the last beat may be from before the failure
         mine, began_s = self._beat, time.monotonic()
         before = after = self._beats()
         while self._line is None and not self._ended:

@@ -54,6 +54,28 @@ def test_the_late_one_is_named_with_what_it_does_and_all_hear_the_same_line(thre
     assert re.fullmatch(rf"{late}; rank 1[02] was in agreement for \d+ s", first)
 
 
+def test_a_failure_between_a_beat_and_its_look_is_told_with_what_failed(
+    three: list[Heartbeat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, failed, look = threading.Event(), threading.Event(), three[0]._look
+
+    def look_late() -> None:
+        looking.set()
+        assert failed.wait(10)
+        look()
+
+    monkeypatch.setattr(three[0], "_look", look_late)
+    assert looking.wait(10)  # its beat says that it starts
+    with pytest.raises(CommunicationError):
+        fail(three[0], "agreement", "Timed out")
+    with ThreadPoolExecutor() as pool:
+        line = pool.submit(three[0].explain, "agreement: Timed out")
+        while three[0]._error is None:
+            time.sleep(0.01)
+        failed.set()
+        assert re.search(r"; rank 10 was in agreement for \d+ s$", line.result())
+
+
 def test_one_that_ends_with_an_error_tells_the_others_why(three: list[Heartbeat]) -> None:
     with pytest.raises(UserError), three[1].watching(lambda line, kind: None):  # noqa: ARG005
         raise UserError("sample train-7-0007 cannot be decoded")
