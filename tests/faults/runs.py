@@ -88,17 +88,17 @@ def go_on(
     inside: Callable[[Sequence[str]], list[str]] = list,
     seen: RunFolder | None = None,
 ) -> str:
-    """Start a run again for one update beyond its newest checkpoint; says from which. inside, seen: as of `strike`."""
+    """Start a run again for one update beyond its newest checkpoint; says from where. inside, seen: as of `strike`."""
     found = seen or folder
-    saved = found.saved_updates()[-1]
+    saved = max(found.saved_updates(), default=0)
     command = ["make", "train", f"RESUME={folder.path}", f"ARGS=run.stop_after_updates={saved + 1}"]
     done = subprocess.run(
         inside(command), cwd=repository, env=environment(), capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert f"going on after update {saved} of " in done.stdout
+    assert (f"going on after update {saved} of " in done.stdout) == (saved > 0)
     assert found.saved_updates()[-1] == saved + 1
-    return "from its newest checkpoint"
+    return "from its newest checkpoint" if saved else "from the beginning: no checkpoint was due yet"
 
 
 def leaves_nothing(folder: RunFolder, seen: RunFolder | None = None) -> None:

@@ -11,7 +11,7 @@ from pipeline.data.shards import read_index
 from pipeline.run_folder import RunFolder
 from tests.faults import mounts as mounting
 from tests.faults.mounts import Mounts
-from tests.faults.runs import exit_code, leaves_nothing, strike
+from tests.faults.runs import exit_code, go_on, leaves_nothing, strike
 
 lacking = mounting.missing()
 
@@ -50,7 +50,7 @@ def test_a_truncated_jpeg_gives_its_one_line(repository: Path, sample: Path, tmp
     assert exit_code(folder) == 1
     assert folder.read_result() is None
     leaves_nothing(folder)
-    struck.row("a corrupt JPEG", "with good data; data.on_bad_sample=replace goes on without it")
+    struck.row("a corrupt JPEG", "as after a damaged shard; data.on_bad_sample=replace goes on without it")
 
 
 @pytest.mark.long
@@ -61,9 +61,10 @@ def test_a_byte_of_a_shard_that_has_changed_is_found_before_the_first_update(
     copy_sample(sample, data, lambda images: None)  # noqa: ARG005
     index = read_index(data, "train")
     shard = data / "train-000000.tar"
-    content = bytearray(shard.read_bytes())
-    content[int(index.offset[77]) + 200] ^= 1
-    shard.write_bytes(content)
+    whole = shard.read_bytes()
+    damaged = bytearray(whole)
+    damaged[int(index.offset[77]) + 200] ^= 1
+    shard.write_bytes(damaged)
     folder = RunFolder(tmp_path / "run")
     struck = strike(repository, folder, lambda: None, f"data.path={data}", workers=2, when=from_the_start)
     words = r"train-7-0007 in .*/train-000000.tar differs from what was prepared, by its checksum"
@@ -71,7 +72,8 @@ def test_a_byte_of_a_shard_that_has_changed_is_found_before_the_first_update(
     assert exit_code(folder) == 1
     assert not folder.metrics.exists()
     leaves_nothing(folder)
-    struck.row("a damaged shard", "with shards that are prepared again")
+    shard.write_bytes(whole)
+    struck.row("a damaged shard", f"with the whole one, {go_on(repository, folder)}")
 
 
 @pytest.mark.long
@@ -84,4 +86,4 @@ def test_a_shared_memory_that_is_too_small_is_told_with_both_numbers(repository:
     assert re.search(r"/dev/shm has 0\.00\d+ GB free and 0\.00\d+ GB of samples go there", struck.line)
     assert exit_code(folder) == 1
     leaves_nothing(folder)
-    struck.row("a shared memory that is too small", "where there is room")
+    struck.row("a shared memory that is too small", f"where there is room, {go_on(repository, folder)}")
