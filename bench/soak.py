@@ -29,6 +29,7 @@ from bench import hosts_run
 from bench.emulated_hosts import EmulatedHosts
 from bench.run_processes import of_mpirun, of_rank, of_script, processes
 from jobs.command_line import Parser, run
+from jobs.state import find_out
 from pipeline import checkpoint
 from pipeline.errors import UserError
 from pipeline.metrics import newest_lines, read_metrics
@@ -250,7 +251,9 @@ def lost(run: RunFolder) -> int:
 
 
 def said(run: RunFolder) -> str:
-    return (run.errors() or [run.last_words(run.job_log)])[0]
+    """What make status says of a run."""
+    found = find_out(run, None)
+    return f"{found.word}: {found.why}" if found.why else found.word
 
 
 def wait(is_so: Callable[[], bool], limit_s: float, what: str) -> float:

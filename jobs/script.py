@@ -111,7 +111,7 @@ def render(
         _head(folder, repository, title, batch),
         GUARD if batch is not None and batch.chained else "",
         _opening(batch),
-        "" if batch is None else OUTPUT,
+        BEGINNING if batch is None else OUTPUT,
         *([] if batch is None else _preparation(batch)),
         "" if batch is None else OF_MODULES,
         _exports(exports, repository),
@@ -236,6 +236,10 @@ is_to_start_again() {{
     [ "$starts" -lt {starts} ] || {{ not_again "its {starts} new starts (site.requeue.max) are used up"; return 1; }}
     echo "$((starts + 1))" > "$run_folder/starts"
 }}
+"""
+
+BEGINNING = """
+echo "job $job_id, attempt ${attempt##*/}, $(date '+%F %T %z'), on $(uname -n)" >&2  # where job.log is
 """
 
 OUTPUT = """

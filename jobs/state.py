@@ -157,7 +157,7 @@ def _lost(seen: Sighting) -> str:
 def _failure(folder: RunFolder, code: int) -> str:
     """Why a run failed, in one line: of a rank that was killed, what a rank or the script said, else the log's end."""
     said = folder.end_of(folder.job_log)
-    killed = killed_rank(said[said.rfind("\njob ") :]) if code > 128 else ""
+    killed = killed_rank(said.rpartition("\njob ")[2]) if code > 128 else ""
     words = [*filter(None, [killed]), *folder.errors()[:1]]
     if not words and code == 128 + signal.SIGTERM:  # what mpirun says then is of the ranks that it ended
         words = ["ended from outside (TERM), by a cancel or the site"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.run_processes import of_mpirun, of_rank, of_script, processes
+from jobs.state import find_out
 from pipeline.run_folder import RunFolder
 from tests.faults.runs import exit_code, go_on, has_begun, leaves_nothing, send, strike, wait_until
 from tests.faults.table import Row, note
@@ -33,6 +34,7 @@ def test_a_lost_worker_is_named_and_nothing_of_the_run_stays(repository: Path, t
     struck = strike(repository, folder, lambda: send(number, of_rank(folder, rank)), workers=workers)
     assert re.match(f"error: {expected}", struck.line)
     assert exit_code(folder) not in (None, 0, 85)
+    assert f"rank {rank} (" in find_out(folder, None).why  # as make status has it
     leaves_nothing(folder)
     struck.row(f"a rank {case}", go_on(repository, folder) if case != "stopped" else "as where it is the first")
 

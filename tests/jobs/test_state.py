@@ -81,6 +81,15 @@ def test_a_rank_that_was_killed_is_named_from_mpiruns_words_of_this_attempt(fold
     assert state(folder, job_7=GONE).why == "exit code 137: rank 3 (process 71 on n2) was ended by signal 9"
 
 
+def test_a_rank_that_was_killed_in_the_first_attempt_is_named_too(folder: RunFolder) -> None:
+    add_attempt(folder, "7", 137)
+    folder.job_log.write_text(
+        "job 7, attempt 0\n------\nprterun noticed that process rank 3 with PID 71 on node n2 exited on\n"
+        "signal 9 (Killed).\n--------\n"
+    )
+    assert state(folder, job_7=GONE).why == "exit code 137: rank 3 (process 71 on n2) was ended by signal 9"
+
+
 def test_lines_that_only_divide_are_nobodys_last_words(folder: RunFolder) -> None:
     add_attempt(folder, "7", 2)
     folder.job_log.write_text("no such file\n-------\n\n")

@@ -65,6 +65,8 @@ echo "$job_id" > "$attempt/job_id"
 TORUS224_STARTED=$(date +%s.%N)
 export TORUS224_STARTED
 
+echo "job $job_id, attempt ${attempt##*/}, $(date '+%F %T %z'), on $(uname -n)" >&2  # where job.log is
+
 export PYTHONUNBUFFERED=1
 export OPENBLAS_NUM_THREADS=1
 export MKL_NUM_THREADS=1
