@@ -172,9 +172,10 @@ def attempt(hosts: EmulatedHosts, run: RunFolder, fault: Fault, ends_s: float) -
 
     Raises UserError where it fails by itself, does not end, or leaves processes.
     """
+    before = run.latest_attempt()
     process = hosts_run.start(hosts, run)
     try:
-        began_s = wait(lambda: process.poll() is not None or is_training(run), RUN_S, "begin")
+        began_s = wait(lambda: process.poll() is not None or is_training(run, before), RUN_S, "begin")
         strike_s = min(began_s + fault.wait_s, ends_s)
         while process.poll() is None and time.monotonic() < strike_s:
             time.sleep(0.05)
@@ -239,9 +240,10 @@ def digests(tree: Any, name: str = "") -> dict[str, str]:
     return {key: value for inner, child in items for key, value in digests(child, f"{name}.{inner}").items()}
 
 
-def is_training(run: RunFolder) -> bool:
+def is_training(run: RunFolder, before: Path | None) -> bool:
+    """Whether an attempt after `before` has begun."""
     newest = run.latest_attempt()
-    return newest is not None and (newest / "ready").exists()
+    return newest is not None and newest != before and (newest / "ready").exists()
 
 
 def lost(run: RunFolder) -> int:

@@ -3,9 +3,11 @@
 A thread writes the worker's beat into the workers' store, over a connection of its own. When a collective fails
 somewhere, the first worker that meets it reads everybody's beats, twice, finds out who is missing (diagnosis.py), and
 leaves the line in the store. All workers look for it with each beat, and end with it: those that still wait in a
-collective would learn of it only by their own time-out, and one that is blocked for ever never.
+collective would learn of it only by their own time-out, and one that is blocked for ever never. A collective of MPI has
+no time-out: the first rank listens for beats that stay away, and does the same where nothing failed (silence.py).
 """
 
+import math
 import os
 import socket
 import threading
@@ -23,6 +25,7 @@ from pipeline.allreduce.contract import Activity, CommunicationError
 from pipeline.diagnosis import Beat, diagnose, names, silent
 from pipeline.errors import LostWorkerError
 from pipeline.run_folder import EXIT_FAILED, Kind
+from pipeline.silence import Silence
 
 LINE, FAILURES = "line", "failures"
 """Keys in the store beside the ranks'."""
@@ -55,10 +58,13 @@ class Heartbeat:
         self._rank, self._world_size, self._timeout_s = rank, world_size, timeout_s
         self.interval_s = min(1.0, timeout_s / 10)
         self.patience_s = min(10.0, max(2.0, timeout_s))
-        """How long a worker may go without a beat."""
+        """How long a worker may go without a beat while others wait for it."""
+        self._limit_s = timeout_s + self.patience_s
+        """How long one may go without a beat at all, or a collective run."""
         connection = store.clone()  # a store's connection serves one thread at a time
         connection.set_timeout(timedelta(seconds=self.patience_s))
         self._store = dist.PrefixStore("heartbeat", connection)
+        self._silence = Silence(self._limit_s)
         self._beat = Beat(0, rank if launched_rank is None else launched_rank, socket.gethostname(), "", waiting=False)
         self._update: int | None = None
         self._mark, self._waiting = Activity("starting", time.monotonic()), False
@@ -70,12 +76,12 @@ class Heartbeat:
         self._ended = ""
         self._line: str | None = None
         self._changed = threading.Condition()
-        self._lost = False
         if rank == 0:
             self._store.set(LINE, "")
         self._tell()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._guard, name="guard of the heartbeat", daemon=True).start()
 
     def at(self, doing: str, *, update: int | None = None) -> None:
         """Say what this worker does from now on; update: the number of the one under way."""
@@ -124,7 +130,7 @@ class Heartbeat:
         with self._changed:
             self._error = error
             self._changed.notify_all()
-            while self._line is None and not self._lost and time.monotonic() < self._heard_s + self.patience_s:
+            while self._line is None and self._has_store():
                 self._changed.wait(self.interval_s)
         if self._line is None:
             return self._without_store()
@@ -144,7 +150,7 @@ class Heartbeat:
             while not self._ended:
                 self._tell()
                 self._look()
-                if self._line is None and (self._error is not None or self._is_stuck()):
+                if self._line is None and (self._error is not None or self._is_stuck() or self._hears_nothing()):
                     self._find_out()
                 if self._line is not None:
                     return self._leave(self._line)
@@ -153,17 +159,34 @@ class Heartbeat:
                         self._changed.wait(self.interval_s)
             self._tell()
         except RuntimeError:  # the store does not answer
-            self._go_on_alone()
+            with self._changed:
+                self._heard_s = -math.inf
+                self._changed.notify_all()
 
-    def _go_on_alone(self) -> None:
-        """Without a store: a collective fails by itself, or is ended here."""
-        with self._changed:
-            self._lost = True
-            self._changed.notify_all()
-        while not self._ended and not self._is_stuck():
-            time.sleep(self.interval_s)
-        if not self._ended:
-            self._leave(self._without_store(), "guess")
+    def _guard(self) -> None:
+        """Without a store a collective fails by itself; where none does, end this worker once it does nothing new.
+
+        A thread of its own, since a store on a node that is cut off may hold the one that asks it for ever: torch
+        waits without end for the answer to its own "I wait no longer".
+        """
+        mark, since_s = self._mark, time.monotonic()
+        while not self._ended and self._line is None:
+            if self._has_store() or self._mark is not mark:
+                mark, since_s = self._mark, time.monotonic()
+            elif self._is_stuck() or time.monotonic() > since_s + self._limit_s:
+                return self._leave(self._without_store(), "guess")
+            with self._changed:
+                self._changed.wait(self.interval_s)
+        return None
+
+    def _has_store(self) -> bool:
+        """Whether the store has answered of late."""
+        return time.monotonic() < self._heard_s + self.patience_s
+
+    def _hears_nothing(self) -> bool:
+        """Whether a worker has been silent for so long that no collective with it can end; the first rank listens."""
+        now_s = time.monotonic()
+        return self._rank == 0 and self._silence.is_due(now_s) and self._silence.lasts(self._beats(), now_s)
 
     def _doing(self) -> tuple[str, bool]:
         """In words, and whether it is a collective."""
@@ -177,7 +200,7 @@ class Heartbeat:
         """Whether an all-reduce should have failed by itself by now, as on a GPU it does not."""
         with suppress(RuntimeError):
             running_s = self._all_reduce.running_s() if self._all_reduce else 0.0
-            return running_s > self._timeout_s + self.patience_s
+            return running_s > self._limit_s
         return False
 
     def _tell(self) -> None:

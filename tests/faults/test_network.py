@@ -33,10 +33,13 @@ def hosts() -> Iterator[EmulatedHosts]:
         yield found
 
 
-def strike(hosts: EmulatedHosts, folder: RunFolder, act: Callable[[int], None]) -> tuple[float, int]:
-    """Start a run, let `act` befall its second node in full swing; seconds to its end, and updates lost."""
+def strike(
+    hosts: EmulatedHosts, folder: RunFolder, act: Callable[[int], None], when: Callable[[], bool] | None = None
+) -> tuple[float, int]:
+    """Start a run, let `act` befall its second node; seconds to its end, and updates lost. when: as of runs.strike."""
     process = hosts_run.start(hosts, folder)
-    wait_until(lambda: process.poll() is not None or bool(folder.saved_updates()))
+    ready = when or (lambda: bool(folder.saved_updates()))
+    wait_until(lambda: process.poll() is not None or ready(), every_s=0.01)
     began_s = time.monotonic()
     act(1)
     process.wait(120)
@@ -45,7 +48,7 @@ def strike(hosts: EmulatedHosts, folder: RunFolder, act: Callable[[int], None]) 
     for node in range(hosts.nodes):
         assert not list(hosts.path(node, Path("/dev/shm")).glob("torus224-*"))
     done = max((line["update"] for line in lines(folder)), default=0)
-    return took_s, max(0, done - folder.saved_updates()[-1])
+    return took_s, max(0, done - max(folder.saved_updates(), default=0))
 
 
 def lines(folder: RunFolder) -> list[dict[str, Any]]:
@@ -63,6 +66,19 @@ def test_a_node_that_is_cut_off_is_named_and_mpirun_does_not_wait_for_it(hosts: 
 
 
 @pytest.mark.long
+def test_a_node_that_is_cut_off_before_the_first_update_is_named_though_mpi_waits_for_ever(
+    hosts: EmulatedHosts, tmp_path: Path
+) -> None:
+    folder = hosts_run.make(hosts, tmp_path / "run", WORDS)
+    took_s, lost = strike(hosts, folder, hosts.cut, when=(folder.attempts / "0" / "ready").exists)
+    line = folder.errors()[0]
+    assert re.match(r"rank 0: rank 1 \(on node1\) does not answer: last heard of in ", line)
+    assert exit_code(folder) == 1
+    hosts.mend(1)
+    note(Row("a node cut off before the first update", line, took_s, lost, go_on(hosts, folder)))
+
+
+@pytest.mark.long
 def test_a_run_goes_on_after_a_node_went_down(hosts: EmulatedHosts, tmp_path: Path) -> None:
     folder = hosts_run.make(hosts, tmp_path / "run", WORDS)
     took_s, lost = strike(hosts, folder, hosts.kill)
@@ -74,7 +90,8 @@ def test_a_run_goes_on_after_a_node_went_down(hosts: EmulatedHosts, tmp_path: Pa
 
 def go_on(hosts: EmulatedHosts, folder: RunFolder) -> str:
     """Start a run again for one update beyond its newest checkpoint; says from which."""
-    last = folder.saved_updates()[-1] + 1
+    saved = max(folder.saved_updates(), default=0)
+    last = saved + 1
     config = load(folder.config)
     config.run.stop_after_updates = last
     save(config, folder.config)
@@ -82,7 +99,7 @@ def go_on(hosts: EmulatedHosts, folder: RunFolder) -> str:
     assert exit_code(folder) == 0
     assert folder.saved_updates()[-1] == last
     assert [line["update"] for line in lines(folder)] == list(range(1, last + 1))
-    return "from its newest checkpoint"
+    return "from its newest checkpoint" if saved else "from the beginning: no checkpoint was due yet"
 
 
 def test_nothing_of_a_run_listens_when_it_has_ended(hosts: EmulatedHosts) -> None:

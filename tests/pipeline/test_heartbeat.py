@@ -15,6 +15,8 @@ import torch.distributed as dist
 from pipeline.allreduce.contract import CommunicationError
 from pipeline.errors import LostWorkerError, UserError
 from pipeline.heartbeat import Heartbeat
+from pipeline.run_folder import EXIT_FAILED
+from pipeline.silence import Silence
 from tests.worlds import run_world
 
 TIMEOUT_S = 2.0
@@ -74,6 +76,46 @@ def test_a_failure_between_a_beat_and_its_look_is_told_with_what_failed(
             time.sleep(0.01)
         failed.set()
         assert re.search(r"; rank 10 was in agreement for \d+ s$", line.result())
+
+
+def test_a_silent_one_ends_the_others_though_nothing_of_theirs_has_failed(
+    three: list[Heartbeat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a node is cut off while the others wait in a collective of MPI, which has no time-out."""
+    notes: list[tuple[str, str]] = []
+    codes: list[int] = []
+    monkeypatch.setattr("pipeline.heartbeat.os._exit", codes.append)
+    monkeypatch.setattr(three[0], "_silence", Silence(1.0))
+    monkeypatch.setattr(three[1], "_tell", lambda: None)
+    three[0].at("reading the data")
+    with three[2].watching(lambda line, kind: notes.append((line, kind))):
+        ends_s = time.monotonic() + 60
+        while not codes and time.monotonic() < ends_s:
+            time.sleep(0.1)
+    assert codes == [EXIT_FAILED]
+    ((line, kind),) = notes
+    assert kind == "fault"
+    told = rf"rank 11 \(on {os.uname().nodename}\) does not answer: last heard of in starting for \d+ s"
+    assert re.fullmatch(rf"{told}; rank 10 was in reading the data for \d+ s", line)
+
+
+def test_where_the_store_never_answers_one_that_does_nothing_new_ends_and_one_that_goes_on_does_not(
+    three: list[Heartbeat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr("pipeline.heartbeat.os._exit", codes.append)
+    monkeypatch.setattr(three[2], "_limit_s", 1.0)
+
+    with three[2].watching(lambda line, kind: None):  # noqa: ARG005
+        monkeypatch.setattr(three[2], "_look", threading.Event().wait)
+        busy_until_s = time.monotonic() + 2.0
+        while time.monotonic() < busy_until_s:
+            three[2].at("computing")
+            time.sleep(0.1)
+        assert codes == []
+        while not codes and time.monotonic() < busy_until_s + 60:
+            time.sleep(0.1)
+    assert codes == [EXIT_FAILED]
 
 
 def test_one_that_ends_with_an_error_tells_the_others_why(three: list[Heartbeat]) -> None:
