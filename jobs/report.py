@@ -19,7 +19,7 @@ from pipeline.errors import UserError
 from pipeline.estimate.prediction import curve, grids
 from pipeline.estimate.run import Bracket, Model
 from pipeline.published import Published, read
-from pipeline.report.curves import Curve, read_curve
+from pipeline.report.curves import Curve, read_curve, whole_curve
 from pipeline.report.groups import groups
 from pipeline.report.marks import marks_of
 from pipeline.report.material import Estimated, Material, Scaling, Size
@@ -134,7 +134,7 @@ def read_record(folder: RunFolder, row: Row, recipes: dict[str, Config]) -> tupl
     config, outcome, fault = load(folder.config), None, ""
     try:
         result = folder.read_result()
-        outcome = None if result is None else outcome_of(result)
+        outcome = None if result is None else outcome_of(result, config.experiment)
     except UserError as error:
         fault = str(error).replace(f"{folder.path}/", "")
     known = recipes.get(config.experiment)
@@ -148,7 +148,7 @@ def read_curves(records: Sequence[Record]) -> tuple[dict[str, Curve], list[tuple
     found, left_out = {}, []
     for record in (record for kind in shown for group in kind for record in group.records):
         try:
-            found[record.folder] = read_curve(RunFolder(record.folder))
+            found[record.folder] = whole_curve(read_curve(RunFolder(record.folder)), record.plan.epochs)
         except (UserError, OSError) as error:
             left_out.append((record.folder, f"its curve: {error}"))
     return found, left_out

@@ -3,12 +3,14 @@
 What is not known is None, or "" for words.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline.config.stored import read_yaml
 from pipeline.errors import UserError
+from pipeline.report.marks import marks_in
 
 FOLDER = Path(__file__).resolve().parents[1] / "conf" / "published"
 
@@ -99,6 +101,12 @@ class Published:
     efficiency: tuple[Efficiency, ...]
     systems: tuple[ScalingSystem, ...]
     runs: tuple[PublishedRun, ...]
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """How sure each value of experiments.yaml is, by its dotted key, as `exp2.time`."""
+
+    def mark(self, experiment: str, name: str) -> str:
+        """Of a value of a run; "paper" where the file has no such value."""
+        return self.marks.get(f"{experiment}.{name}", "paper")
 
     def efficiency_of(self, site: str, workers: int, batch: int) -> Efficiency | None:
         """The figure for a run, the most exact where there are several; None where there is none."""
@@ -128,7 +136,7 @@ def read(folder: Path = FOLDER) -> Published:
         except (ValueError, KeyError):
             raise UserError(f"{experiments}: {name}: time: {run.time}: a number and {', '.join(SECONDS)}") from None
         runs.append(run)
-    return Published(tuple(efficiency), tuple(systems), tuple(runs))
+    return Published(tuple(efficiency), tuple(systems), tuple(runs), marks_in(experiments.read_text()))
 
 
 OF_SCALING: dict[str, type] = {"efficiency": Efficiency, "systems": ScalingSystem}
