@@ -289,6 +289,10 @@ while [ "$waiting" = 1 ]; do
     status=$?
     [ "$status" = 127 ] || code=$status
 done
+if [ "$code" != 0 ] && [ "$code" != 85 ] && [ "$told_to_end" = no ] && [ ! -e "$attempt/ready" ] &&
+    [ "$logged" = "$(log_bytes)" ]; then
+    echo "the launcher ended with code $status before the ranks were ready, without a word" >&2
+fi
 # A launcher whose daemons were killed may call it a success: only the ranks know whether they are done.
 if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
     code=1
@@ -349,6 +353,8 @@ after {max(1, batch.wall_time_s - batch.lead_s)} out_of_time
 """
     redirected = ' 2>> "$run_folder/log/job.log"' if batch is None else ""
     return f"""{clock.lstrip(chr(10))}
+log_bytes() {{ stat --format=%s "$run_folder/log/job.log" 2> /dev/null; }}
+logged=$(log_bytes)
 {wrapped(launch)}{redirected} &
 launcher=$!
 end_launcher() {{

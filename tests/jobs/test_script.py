@@ -77,6 +77,15 @@ def test_a_launchers_success_without_the_ranks_is_none(folder: RunFolder) -> Non
     assert "the launcher ended with code 0 before the ranks were done" in done.stderr
 
 
+def test_a_launcher_that_fails_without_a_word_is_spoken_for(folder: RunFolder) -> None:
+    words = "the launcher ended with code 3 before the ranks were ready, without a word"
+    with folder.job_log.open("ab") as log:  # as the local launcher starts it
+        subprocess.run(["bash", str(script(folder, ["bash", "-c", "exit 3"]))], stderr=log, check=False)
+        assert folder.last_words(folder.job_log) == words
+        subprocess.run(["bash", str(script(folder, ["bash", "-c", "echo why >&2; exit 3"]))], stderr=log, check=False)
+        assert folder.last_words(folder.job_log) == "why"
+
+
 @pytest.mark.parametrize("code", [1, 85, 137])
 def test_it_writes_and_returns_the_launchers_code(folder: RunFolder, code: int) -> None:
     path = script(folder, ["bash", "-c", f"exit {code}"])

@@ -127,6 +127,8 @@ export PYTHONPATH=/home/user/torus224
 out_of_time() { : > "$attempt/out_of_time"; kill -USR2 $$; }
 after 3480 out_of_time
 
+log_bytes() { stat --format=%s "$run_folder/log/job.log" 2> /dev/null; }
+logged=$(log_bytes)
 /home/user/torus224/.venv/bin/mpirun -n 128 --hostfile "$attempt/hosts" --map-by ppr:4:node \
     --bind-to none --mca osc '^ucx' -x HOME -x PATH -x LD_LIBRARY_PATH -x PYTHONUNBUFFERED -x \
     OPENBLAS_NUM_THREADS -x MKL_NUM_THREADS -x OMP_NUM_THREADS -x PYTHONPATH -x TORUS224_STARTED -x \
@@ -162,6 +164,10 @@ while [ "$waiting" = 1 ]; do
     status=$?
     [ "$status" = 127 ] || code=$status
 done
+if [ "$code" != 0 ] && [ "$code" != 85 ] && [ "$told_to_end" = no ] && [ ! -e "$attempt/ready" ] &&
+    [ "$logged" = "$(log_bytes)" ]; then
+    echo "the launcher ended with code $status before the ranks were ready, without a word" >&2
+fi
 # A launcher whose daemons were killed may call it a success: only the ranks know whether they are done.
 if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
     code=1

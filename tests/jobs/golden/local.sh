@@ -86,6 +86,8 @@ exec 9> "$segments/lock"
 flock --nonblock 9
 export OMPI_MCA_btl_sm_backing_directory="$segments"
 
+log_bytes() { stat --format=%s "$run_folder/log/job.log" 2> /dev/null; }
+logged=$(log_bytes)
 /home/user/torus224/.venv/bin/python -m jobs.tied /home/user/torus224/.venv/bin/mpirun -n 4 \
     --oversubscribe --bind-to none --output :raw --mca osc '^ucx' /home/user/torus224/.venv/bin/python \
     -m pipeline.train /home/user/torus224/runs/example 2>> "$run_folder/log/job.log" &
@@ -118,6 +120,10 @@ while [ "$waiting" = 1 ]; do
     status=$?
     [ "$status" = 127 ] || code=$status
 done
+if [ "$code" != 0 ] && [ "$code" != 85 ] && [ "$told_to_end" = no ] && [ ! -e "$attempt/ready" ] &&
+    [ "$logged" = "$(log_bytes)" ]; then
+    echo "the launcher ended with code $status before the ranks were ready, without a word" >&2
+fi
 # A launcher whose daemons were killed may call it a success: only the ranks know whether they are done.
 if [ "$code" = 0 ] && [ ! -e "$attempt/done" ]; then
     code=1
