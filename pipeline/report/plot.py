@@ -27,6 +27,11 @@ from pipeline.report.console import scale_note
 from pipeline.report.palette import GREY, SERIES
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, RunFolder
 
+OF_AN_UPDATE = ("epoch", "training_error", "lr", "momentum", "batch")
+
+MOST = 1e15
+"""Of any value that is drawn: a scale can be made for it."""
+
 SMOOTHED_EPOCHS = 1.0
 """The smoothed line is the mean over so many epochs around a point."""
 
@@ -88,16 +93,21 @@ def read(folders: Sequence[RunFolder]) -> list[Curves]:
             Curves(
                 label=label,
                 note=scale_note(config),
-                **{name: column(updates, name) for name in ("epoch", "training_error", "lr", "momentum", "batch")},
-                validation_epoch=column(validations, "epoch"),
-                validation_error=100 - column(validations, "top1"),
+                **{name: column(folder.metrics, updates, name) for name in OF_AN_UPDATE},
+                validation_epoch=column(folder.validations, validations, "epoch"),
+                validation_error=100 - column(folder.validations, validations, "top1"),
             )
         )
     return curves
 
 
-def column(lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:
-    """One value of every line, (lines,)."""
+def column(path: Path, lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:
+    """One value of every line of a file, (lines,). Raises UserError for a line that does not have it as a number."""
+    for line in lines:
+        value = line.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST:
+            found = f"is {value!r:.40}" if name in line else "is not there"
+            raise UserError(f"{path}: {name} of update {line['update']} {found}; mend that line or remove it")
     return np.array([line[name] for line in lines], dtype=np.float64)
 
 

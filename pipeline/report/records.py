@@ -1,6 +1,5 @@
 """What a run left, as the report takes it: state, configuration, outcome; only what is whole and finite. Torch-free."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,8 +75,12 @@ def changed(config: Config, recipe: Config) -> dict[str, tuple[object, object]]:
     return {key: pair for key, pair in found.items() if key.startswith(compared) and key not in NAMES}
 
 
+MOST = 1e15
+"""Of anything that a run counts, in images, seconds or images a second: sums of such numbers stay finite."""
+
+
 def outcome_of(result: Mapping[str, Any]) -> Outcome:
-    """What a result.json says. Raises UserError for a key that is absent, no number, or not finite."""
+    """What a result.json says. Raises UserError for a key that is absent, no number, or beyond what a run can count."""
     by_stage = result.get("updates_by_stage")
     if not isinstance(by_stage, list) or not all(_is_count(one) for one in by_stage):
         raise UserError(f"result.json: updates_by_stage is {by_stage!r:.40}, not numbers of updates")
@@ -103,6 +106,6 @@ def _is_count(value: object) -> bool:
 
 def _number(result: Mapping[str, Any], key: str) -> float:
     value = result.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise UserError(f"result.json: {key} is {value!r:.40}, not a number of 0 or more")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise UserError(f"result.json: {key} is {value!r:.40}, not a number of 0 to {MOST:g}")
     return float(value)

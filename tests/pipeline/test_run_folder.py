@@ -140,7 +140,14 @@ def test_a_job_is_called_as_slurm_pbs_and_grid_engine_call_it(tmp_path: Path, jo
     assert folder.job_ids() == [job_id]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3", "null", '{"a": 1}'])
+WHOLE = '{"complete": true, "updates": %s, "top1": %s, "images_per_s": 1.0}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "3", "null", '{"a": 1}', WHOLE % ("1" + "0" * 400, 75), WHOLE % (7, "1" + "0" * 400),
+     WHOLE % (7, '"75.03 %"')],
+)  # fmt: skip
 def test_a_result_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
     folder = RunFolder.create(tmp_path / "run")
     folder.result.write_text(text)
