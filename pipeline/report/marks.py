@@ -27,7 +27,7 @@ def marks_of(experiment: str, folder: Path) -> dict[str, str]:
     folder: conf/exp/. What a file leaves to those of its defaults list has their marks.
     """
     path = folder / f"{experiment}.yaml"
-    tree = read_yaml(path)
+    tree = read_yaml(path, aliases=True)
     names = tree.get("defaults", []) if isinstance(tree, dict) else []
     found: dict[str, str] = {}
     for name in names if isinstance(names, list) else ():

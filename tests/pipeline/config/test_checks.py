@@ -80,6 +80,11 @@ REFUSED = {
     "run.agree_every_updates=0": "must be at least 1",
     "nodes=2": "site local is one machine",
     "workers=0": "must be at least 1",
+    "recipe.workers=1000000000000000000000000000000": "recipe.workers=10{30}: must be at most 1000000",
+    "workers=1000001": "workers=1000001: must be at most 1000000",
+    "grid.vertical=1000001": "must be at most 1000000",
+    "recipe.epochs=1000001": "must be at most 1000000",
+    "recipe.stages=[{start_epoch:0,per_worker_batch:1000001}]": "must be at most 1000000",
     "seed=-1": "must be at least 0",
     "scale=0": "must be at least 1",
 }
