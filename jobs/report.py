@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jobs import compose, scaling
 from jobs.command_line import Parser, run
+from jobs.published import read
 from jobs.render import STAND_INS
 from jobs.run_folders import chosen
 from jobs.status import Row, Schedulers, read_all
@@ -18,7 +19,7 @@ from pipeline.config import Config, load, make_plan
 from pipeline.errors import UserError
 from pipeline.estimate.prediction import curve, grids
 from pipeline.estimate.run import Bracket, Model
-from pipeline.published import Published, read
+from pipeline.published import Published
 from pipeline.report.curves import Curve, read_curve
 from pipeline.report.groups import groups
 from pipeline.report.marks import marks_of

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from jobs import compose, scaling, study_sample
 from jobs.command_line import Parser, run
+from jobs.published import read
 from jobs.study_calibration import calibrate
 from jobs.study_runs import Planned, run_all, with_seeds
 from pipeline.errors import UserError
-from pipeline.published import read
 from pipeline.report.recipes import in_order
 from pipeline.run_folder import EXIT_DONE
 from pipeline.wording import counted
