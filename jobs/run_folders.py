@@ -34,7 +34,7 @@ def _below(folder: Path, depth: int = 0) -> Iterator[Path]:
     One that cannot be read may be a run's: whoever reads it tells.
     """
     try:
-        if _is_of_a_run(RunFolder(folder)):
+        if is_of_a_run(RunFolder(folder)):
             yield folder
             return
         inner = sorted(entry.path for entry in os.scandir(folder) if _is_folder(entry))
@@ -47,7 +47,7 @@ def _below(folder: Path, depth: int = 0) -> Iterator[Path]:
         yield from _below(Path(path), depth + 1)
 
 
-def _is_of_a_run(folder: RunFolder) -> bool:
+def is_of_a_run(folder: RunFolder) -> bool:
     """Whether attempts or two files of a run are in it: one that lacks its configuration is found too.
 
     One file alone is none: other folders have a config.yaml.

@@ -334,8 +334,13 @@ def _write_error(path: Path, line: str) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """Write a file that is whole or absent, whatever happens meanwhile."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error tells more
+            temporary.unlink()
+        raise

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pipeline.config.choices import one_of
 from pipeline.config.optim_checks import check_optim
+from pipeline.config.paths import check_written_out
 from pipeline.config.plan import Plan, make_plan
 from pipeline.config.recipe_checks import check_grid, check_sizes, check_stages
 from pipeline.config.schema import Config
@@ -42,6 +43,7 @@ SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
 def check(config: Config) -> None:
     """Raise UserError for the first thing in `config` that cannot be run."""
     _check_text(config)
+    _check_paths(config)
     _check_choices(config)
     _check_finite(config)
     check_sizes(config)
@@ -118,6 +120,13 @@ def _check_text(config: Config) -> None:
                 f"{key} holds an address with a password, and run folders are shown to others; leave the password to a "
                 "file that only you can read"
             )
+
+
+def _check_paths(config: Config) -> None:
+    check_written_out("run.dir", config.run.dir)
+    for key, path in (("data.path", config.data.path), ("container.image", config.container.image)):
+        if path:
+            check_written_out(key, path)
 
 
 def _check_finite(config: Config) -> None:

@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,7 +16,7 @@ from pipeline.report.paper_tables import paper_tables
 from pipeline.report.run_table import run_table
 from pipeline.report.table import Cell, Table
 from tests import browser
-from tests.jobs.report_runs import MARKUP, every_kind
+from tests.jobs.report_runs import MARKUP, add_run, every_kind
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +188,40 @@ def test_the_files_are_the_same_bytes_again_and_pictures_are_whole(
     words = " ".join(ElementTree.parse(output / "figure-3-scale-models.svg").getroot().itertext())
     for part in ("Exp. 5", "Reference", "reference, training", "Exp. 5, validation", "error, %", "epoch"):
         assert part in words, part
+
+
+def test_a_figure_of_an_earlier_report_goes_where_the_new_one_has_none(material: Material, tmp_path: Path) -> None:
+    from pipeline.report.files import write
+
+    for name in ("report.html", "report.md", "figure-3-scale-models.svg", "figure-3-scale-models.png"):
+        (tmp_path / name).touch()
+    write(replace(material, records=(), curves={}), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "report.md", "scaling.svg", "scaling.png"}
+
+
+def test_a_report_of_ours_is_passed_over_wherever_the_new_one_goes(tmp_path: Path) -> None:
+    add_run(tmp_path / "run", ["exp=exp5"])
+    for folder in ("report", "notes"):
+        (tmp_path / folder).mkdir()
+    for name in ("report.html", "report.md"):
+        (tmp_path / "report" / name).touch()
+    found = report.folders([str(tmp_path)], tmp_path / "elsewhere")
+    assert [folder.path.name for folder in found] == ["notes", "run"]
+
+
+def test_a_folder_that_no_report_may_be_written_into_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = add_run(tmp_path / "run", ["exp=exp5"])
+    for output, line in {
+        "": "report.dir is empty",
+        "~/zz": "report.dir=~/zz: ~ is a home folder for a shell only",
+        str(folder.path): "lies in the run folder",
+        str(folder.log / "report"): "lies in the run folder",
+    }.items():
+        assert command_line.run(report.main, [str(tmp_path), f"report.dir={output}"]) == 1
+        assert line in capsys.readouterr().err
+    assert not (folder.log / "report").exists()
 
 
 def test_markdown_shows_a_hostile_name_as_text(output: Path) -> None:

@@ -86,6 +86,13 @@ def test_a_result_is_whole_or_absent(tmp_path: Path) -> None:
     assert [path.name for path in folder.path.iterdir() if path.is_file()] == ["result.json"]
 
 
+def test_a_file_that_cannot_be_written_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(tmp_path / "report.html", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
 def test_two_who_ask_whether_a_run_is_alive_do_not_take_each_other_for_it(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
     with_lock = os.open(folder.attempts, os.O_RDONLY)
