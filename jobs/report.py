@@ -134,29 +134,27 @@ def full_size(experiment: str) -> Config:
 
 
 def read_records(runs: Sequence[RunFolder], recipes: dict[str, Config]) -> tuple[list[Record], list[tuple[str, str]]]:
-    """The runs that can be read, and (folder, why) of what cannot; a damaged result stands in both."""
+    """The runs that can be read, and (folder, why) of those whose configuration or result cannot."""
     records, left_out = [], []
     for folder, row in zip(runs, read_all(runs, Schedulers()), strict=True):
-        why, inside = row.why, f"{folder.path}/"  # which is said already
-        if row.experiment:
-            record, why = read_record(folder, row, recipes)
-            records.append(record)
-        if why:
-            left_out.append((row.run, why.replace(inside, "")))
+        why = row.why
+        try:
+            if row.experiment:
+                records.append(read_record(folder, row, recipes))
+                continue
+        except UserError as error:
+            why = str(error)
+        left_out.append((row.run, why.replace(f"{folder.path}/", "")))  # which is said already
     return records, left_out
 
 
-def read_record(folder: RunFolder, row: Row, recipes: dict[str, Config]) -> tuple[Record, str]:
-    """A run, and what is wrong with its result; "" where nothing is."""
-    config, outcome, fault = load(folder.config), None, ""
-    try:
-        result = folder.read_result()
-        outcome = None if result is None else outcome_of(result)
-    except UserError as error:
-        fault = str(error).replace(f"{folder.path}/", "")
+def read_record(folder: RunFolder, row: Row, recipes: dict[str, Config]) -> Record:
+    """A run. Raises UserError where its configuration or its result is damaged."""
+    config, result = load(folder.config), folder.read_result()
+    outcome = None if result is None else outcome_of(result)
     known = recipes.get(config.experiment)
     differs = None if known is None else changed(config, known)
-    return Record(row.run, row.state, fault or row.why, config, make_plan(config), outcome, differs), fault
+    return Record(row.run, row.state, row.why, config, make_plan(config), outcome, differs)
 
 
 def read_curves(records: Sequence[Record]) -> tuple[dict[str, Curve], list[tuple[str, str]]]:

@@ -148,8 +148,6 @@ VERDICTS = {
     "failed": ("failed", "not comparable", "data.path /x: no such folder"),
     "other-lr": ("done", "not comparable", "optim.lr is 2.0 here and 3.1 in conf/"),
     "short": ("done", "not comparable", "stopped after 100 of 1,530 updates"),
-    "half": ("done", "not comparable", "result.json is damaged"),
-    "not-a-number": ("done", "not comparable", "top1 is nan"),
     MARKUP: ("done", "not comparable", "conf/exp/ has no recipe <img"),
 }
 
@@ -165,13 +163,16 @@ def test_what_is_no_run_or_damaged_is_told_in_a_line_each(
     runs: Path, material: Material, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = {Path(folder).name: why for folder, why in material.left_out}
-    assert set(told) == {"notes", "no-yaml", "half", "not-a-number", "lacking"}
+    assert set(told) == {"notes", "no-yaml", "half", "not-a-number", "lacking", "endless"}
+    assert "result.json is damaged" in told["half"]
+    assert "top1 is nan" in told["not-a-number"]
+    assert set(told).isdisjoint(Path(record.folder).name for record in material.records)
     assert "not a run folder" in told["notes"]
     assert "config.yaml is damaged" in told["no-yaml"]
     monkeypatch.setattr(report, "gather", lambda _: material)
     assert command_line.run(report.main, [str(runs), f"report.dir={runs / 'report'}"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert len([line for line in said if line.startswith("left out: ")]) == 5
+    assert len([line for line in said if line.startswith("left out: ")]) == 6
     assert str(runs / "report" / "report.html") in said
 
 
