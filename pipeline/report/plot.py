@@ -1,8 +1,8 @@
 """A run's training as the paper's Fig. 3 shows it: `python -m pipeline.report.plot RUN [RUN …]`, or `make plot RUN=…`.
 
-In: the run folders' metrics.jsonl and validations.jsonl. Out: plots/training.svg and .png in the first of them, with
-training and validation error over epochs, and under them LR, momentum and batch. Several runs are drawn together.
-Torch-free.
+In: the run folders' metrics.jsonl and validations.jsonl. Out: plots/training.svg and .png in it, with training and
+validation error over epochs, and under them LR, momentum and batch. Several runs are drawn together, into
+plots/together.svg and .png of the first. Torch-free.
 """
 
 import argparse
@@ -69,7 +69,10 @@ def main(arguments: list[str]) -> int:
     os.umask(0o077)  # a run folder is its owner's
     try:
         folders = [RunFolder.open(run) for run in options.runs]
-        for path in save(draw(read(folders)), folders[0].plots):
+        figure = draw(read(folders))
+        with folders[0].writing():
+            paths = save(figure, folders[0].plots, "training" if len(folders) == 1 else "together")
+        for path in paths:
             print(path)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -153,10 +156,10 @@ def title(runs: Sequence[Curves]) -> str:
     return "; ".join(f"{run.label}: {run.note}" for run in runs)
 
 
-def save(figure: Figure, folder: Path) -> list[Path]:
-    """Write training.svg and training.png, both with a transparent background; returns their paths."""
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write NAME.svg and NAME.png, both with a transparent background; returns their paths."""
     folder.mkdir(exist_ok=True)
-    paths = [folder / "training.svg", folder / "training.png"]
+    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
     with mpl.rc_context(STYLE):
         figure.savefig(paths[0], metadata={"Date": None})
         FigureCanvasAgg(figure)

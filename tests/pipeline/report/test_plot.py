@@ -57,8 +57,11 @@ def test_several_runs_are_drawn_together_and_told_apart(tmp_path: Path) -> None:
         run(tmp_path / "b", ["exp=exp5", "seed=1"]),
         run(tmp_path / "c", ["exp=reference"]),
     )
+    first.plots.mkdir()
+    (first.plots / "training.svg").write_text("its own")
     assert plot.main([str(one.path) for one in (first, second, third)]) == 0
-    text = words_of(first.plots / "training.svg")
+    assert (first.plots / "training.svg").read_text() == "its own"
+    text = words_of(first.plots / "together.svg")
     for part in ("exp5 (a), validation", "exp5 (b), validation", "reference, validation"):
         assert part in text, part
     assert "reference: scale model of 1088 GPUs" in text
