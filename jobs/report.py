@@ -21,7 +21,7 @@ from pipeline.errors import UserError
 from pipeline.estimate.prediction import curve, grids
 from pipeline.estimate.run import Bracket, Model
 from pipeline.published import Published
-from pipeline.report.curves import Curve, read_curve
+from pipeline.report.curves import Curve, read_curve, whole_curve
 from pipeline.report.groups import groups
 from pipeline.report.marks import marks_of
 from pipeline.report.material import Estimated, Material, Scaling, Size
@@ -151,7 +151,7 @@ def read_records(runs: Sequence[RunFolder], recipes: dict[str, Config]) -> tuple
 def read_record(folder: RunFolder, row: Row, recipes: dict[str, Config]) -> Record:
     """A run. Raises UserError where its configuration or its result is damaged."""
     config, result = load(folder.config), folder.read_result()
-    outcome = None if result is None else outcome_of(result)
+    outcome = None if result is None else outcome_of(result, config.experiment)
     known = recipes.get(config.experiment)
     differs = None if known is None else changed(config, known)
     return Record(row.run, row.state, row.why, config, make_plan(config), outcome, differs)
@@ -163,7 +163,7 @@ def read_curves(records: Sequence[Record]) -> tuple[dict[str, Curve], list[tuple
     found, left_out = {}, []
     for record in (record for kind in shown for group in kind for record in group.records):
         try:
-            found[record.folder] = read_curve(RunFolder(record.folder))
+            found[record.folder] = whole_curve(read_curve(RunFolder(record.folder)), record.plan.epochs)
         except (UserError, OSError) as error:
             left_out.append((record.folder, f"its curve: {error}"))
     return found, left_out

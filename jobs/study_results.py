@@ -12,9 +12,11 @@ from pipeline.report import figure3
 from pipeline.report.figure3 import Panel
 from pipeline.report.files import means
 from pipeline.report.markdown import page
+from pipeline.report.material import Material
 from pipeline.report.study import curves_csv, results, summary, table
+from pipeline.report.verdict import against
 from pipeline.run_folder import RunFolder, write_atomically
-from pipeline.wording import counted
+from pipeline.wording import counted, printable
 
 PACKAGES = ("torch", "torchvision", "nvidia-dali-cuda130", "openmpi", "numpy")
 """Whose versions are told."""
@@ -33,22 +35,42 @@ def write(folders: Sequence[RunFolder], planned: int, output: Path) -> list[Path
     titles = {recipe.experiment: recipe.title for recipe in material.recipes}
     all_means = means(material.scale_models, material.curves)
     curves = {name: all_means[name] for name in titles if name in all_means}
-    found, about = results(material.recipes, material.scale_models), describe(folders, planned)
+    found = results(material.recipes, material.scale_models)
+    about = describe(folders, planned, sum(len(one.top1) for one in found))
+    left_out = dict([*of_no_use(material), *material.left_out])
     panels = figure3.panels(curves, titles)
     output.mkdir(parents=True, exist_ok=True)
     texts = {
-        "study.md": page(TITLE, in_words(about), [table(found, NOTE)], [("study.svg", figure_in_words(panels))]),
+        "study.md": page(
+            TITLE,
+            [*in_words(about), *(f"Left out: {run}: {why}" for run, why in left_out.items())],
+            [table(found, NOTE)],
+            [("study.svg", figure_in_words(panels))],
+        ),
         "study.json": json.dumps(summary(found, about), indent=1) + "\n",
         "curves.csv": curves_csv(curves),
     }
     for name, text in texts.items():
         write_atomically(output / name, text)
     drawn = figure3.save(figure3.draw(panels), output / "study") if panels else []
+    for run, why in left_out.items():
+        print(f"left out: {printable(run)}: {printable(why)}", flush=True)
     return [*(output / name for name in texts), *drawn]
 
 
-def describe(folders: Sequence[RunFolder], planned: int) -> dict[str, Any]:
-    """Machine, date and versions, of the run that ended last."""
+def of_no_use(material: Material) -> list[tuple[str, str]]:
+    """(folder, why) of finished runs that stand in no row."""
+    used = {record.folder for group in material.scale_models.values() for record in group.records}
+    unlike = "unlike the other runs of its experiment, which are more"
+    return [(one.folder, against(one) or unlike) for one in material.records if one.folder not in used] + [
+        (one.folder, "it was not validated")
+        for one in material.records
+        if one.folder in used and one.outcome is not None and one.outcome.top1 is None
+    ]
+
+
+def describe(folders: Sequence[RunFolder], planned: int, counting: int) -> dict[str, Any]:
+    """Machine, date and versions, of the run that ended last. planned: runs of the study. counting: in its table."""
     newest = max(folders, key=lambda folder: folder.result.stat().st_mtime)
     environment = _lines(newest)
     day = datetime.fromtimestamp(newest.result.stat().st_mtime, UTC).date()
@@ -58,7 +80,7 @@ def describe(folders: Sequence[RunFolder], planned: int) -> dict[str, Any]:
         "date": day.isoformat(),
         "machine": said.get("processor", "not known"),
         "commit": said.get("commit", "unknown"),
-        "runs": len(folders),
+        "runs": counting,
         "runs_planned": planned,
         "versions": {"python": said.get("python", "not known")}
         | {name: versions[name] for name in PACKAGES if name in versions},

@@ -4,13 +4,14 @@ What is not known is None, or "" for words.
 """
 
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from pipeline.config.stored import read_yaml
 from pipeline.errors import UserError, nearest
+from pipeline.report.marks import marks_in
 
 FOLDER = Path(__file__).resolve().parents[1] / "conf" / "published"
 
@@ -104,6 +105,12 @@ class Published:
     efficiency: tuple[Efficiency, ...]
     systems: tuple[ScalingSystem, ...]
     runs: tuple[PublishedRun, ...]
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """How sure each value of experiments.yaml is, by its dotted key, as `exp2.time`."""
+
+    def mark(self, experiment: str, name: str) -> str:
+        """Of a value of a run; "paper" where the file has no such value."""
+        return self.marks.get(f"{experiment}.{name}", "paper")
 
     def efficiency_of(self, site: str, workers: int, batch: int) -> Efficiency | None:
         """The figure for a run, the most exact where there are several; None where there is none."""
@@ -130,7 +137,7 @@ def read(folder: Path = FOLDER) -> Published:
     runs = []
     for name, keys in _read(experiments).items():
         runs.append(_made(f"{experiments}: {name}", PublishedRun, keys, experiment=str(name)))
-    return Published(tuple(efficiency), tuple(systems), tuple(runs))
+    return Published(tuple(efficiency), tuple(systems), tuple(runs), marks_in(experiments.read_text()))
 
 
 def scaling_file(folder: Path = FOLDER) -> Path:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import UserError
 from pipeline.metrics import newest_lines
 from pipeline.run_folder import RunFolder
+from pipeline.wording import counted
 
 WHOLE = 2**40
 """Bytes: all of a file."""
@@ -32,6 +34,15 @@ class Curve:
 def read_curve(folder: RunFolder) -> Curve:
     """The curve of a run. Raises UserError for a file that is none."""
     return Curve(training_errors(_lines(folder.metrics)), validation_errors(_lines(folder.validations)))
+
+
+def whole_curve(curve: Curve, epochs: int) -> Curve:
+    """`curve`, where it has the training error of every epoch. Raises UserError where it has not: a mean of runs has
+    the epochs that all of them have, and would lose these without a word."""
+    absent = sum(epoch not in curve.training for epoch in range(1, epochs + 1))
+    if absent:
+        raise UserError(f"metrics.jsonl has no error of {absent} of its {counted(epochs, 'epoch')}")
+    return curve
 
 
 def training_errors(lines: Iterable[Mapping[str, Any]]) -> dict[int, float]:

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from pipeline.config import Config, Plan
+from pipeline.config import Plan
 from pipeline.report.records import Outcome, Record
+from pipeline.report.verdict import against
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,23 @@ class Group:
 def groups(records: Iterable[Record], *, scale_models: bool) -> dict[str, Group]:
     """The runs that stand for each experiment, at full size or as scale models; an experiment without any has none.
 
-    Only whole runs that follow their recipe count. Of several kinds the one of most workers is taken, then the one of
-    most runs.
+    Only whole runs count against which nothing stands. Of several kinds the one of most workers is taken, then the one
+    of most runs.
     """
     kinds: defaultdict[str, defaultdict[tuple[int, str], list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        if record.follows_its_recipe and record.is_scale_model == scale_models:
-            kinds[record.config.experiment][record.plan.workers, _alike(record.config)].append(record)
+        if not against(record) and record.is_scale_model == scale_models:
+            kinds[record.config.experiment][record.plan.workers, _alike(record)].append(record)
     return {
         experiment: Group(tuple(max(of.items(), key=lambda one: (one[0][0], len(one[1]), one[0]))[1]))
         for experiment, of in kinds.items()
     }
 
 
-def _alike(config: Config) -> str:
-    """What runs must have alike beside their recipe to be put together."""
-    return repr((config.site.name, config.model, config.data, config.precision))
+def _alike(record: Record) -> str:
+    """What runs must have alike beside their recipe and workers to be put together."""
+    config, averaging = record.config, record.config.allreduce
+    return repr((
+        config.site.name, config.scale, config.model, config.data, config.precision, str(record.plan.grid),
+        averaging.name, averaging.wire,
+    ))  # fmt: skip

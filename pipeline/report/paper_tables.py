@@ -44,9 +44,12 @@ def time_and_accuracy(material: Material) -> Table:
     rows = []
     for run in sorted(material.published.runs, key=lambda one: one.experiment == "exp2"):  # this work comes last
         if run.table1:
-            rows.append(row(run.table1, run.batch, run.processors, run.library, run.time, percent(run.top1),
+            published = {"table1": run.table1, "batch": run.batch, "processors": run.processors,
+                         "library": run.library, "time": run.time, "top1": percent(run.top1)}  # fmt: skip
+            marks = material.published
+            rows.append(row(*(_marked(text, marks.mark(run.experiment, name)) for name, text in published.items()),
                             *_results(material, run.experiment)))  # fmt: skip
-    note = f"This work takes runs of exp2 only; that its figures are of Exp. 2 is rebuilt. {OF_GROUP} {LOOP}"
+    note = f"This work takes runs of exp2 only{_of_headline(material)}. {OF_GROUP} {LOOP}"
     note += _not_to_scale(material)
     return made("table-1", "Table 1: training time and top-1 accuracy", note, of, rows)
 
@@ -64,10 +67,12 @@ def by_experiment(material: Material) -> Table:
     rows = []
     for recipe in material.recipes:
         run = _published(material, recipe)
-        rows.append(row(recipe.title, _gpus(recipe), percent(run.top1) or run.words, run.time,
+        top1 = _said(material, run, "top1", percent(run.top1)) if run.top1 else _said(material, run, "words", run.words)
+        rows.append(row(recipe.title, gpus(recipe), top1, _said(material, run, "time", run.time),
                         *_results(material, recipe.experiment)))  # fmt: skip
     note = (
-        "Of the paper's experiments only the headline run's pair is known to us, and words on the accuracy of two. "
+        "Of the paper's experiments only the headline run's pair is known to us"
+        f"{_of_headline(material)}, and words on the accuracy of two. "
         f"Below them stand the other recipes of conf/exp/. {OF_GROUP} {LOOP}{_not_to_scale(material)}"
     )
     return made("table-5", "Table 5: accuracy and time by experiment", note, of, rows)
@@ -110,7 +115,9 @@ def batches(material: Material) -> Table:
         *columns("scale model", "total batch", "updates"),
     ]
     rows = [one for recipe in material.recipes for one in _stages(material, recipe)]
-    note = "A row a stage. Momentum keeps the noise scale of Smith et al. where a recipe says so."
+    note = (
+        f"A row a stage. Momentum keeps the noise scale of Smith et al. where a recipe says so{_of_headline(material)}."
+    )
     note += _not_to_scale(material)
     return made("table-3", "Table 3: batches", note, of, rows)
 
@@ -123,7 +130,8 @@ def _stages(material: Material, recipe: Recipe) -> Iterator[tuple[Cell, ...]]:
             for of in (material.measured, material.scale_models)
             for cell in _lived(of.get(recipe.experiment), number)
         ]
-        yield row(recipe.title, run.batch if number == 0 else "", *_stage(recipe, number, stage), *of_run)
+        batch = _said(material, run, "batch", run.batch) if number == 0 else Cell()
+        yield row(recipe.title, batch, *_stage(recipe, number, stage), *of_run)
 
 
 def _stage(recipe: Recipe, number: int, stage: Stage) -> list[Cell]:
@@ -167,18 +175,22 @@ def grids(material: Material) -> Table:
     ]
     rows = []
     for recipe in material.recipes:
+        run = _published(material, recipe)
         grid, estimated = recipe.config.recipe.grid, material.estimates.get(recipe.experiment)
         rows.append(row(
             recipe.title,
-            count(_published(material, recipe).workers),
-            _gpus(recipe),
+            _said(material, run, "workers", count(run.workers)),
+            gpus(recipe),
             _marked(count(grid.vertical), recipe.mark("recipe.grid.vertical")),
             _marked(count(grid.horizontal), recipe.mark("recipe.grid.horizontal")),
             *_grid(material.measured.get(recipe.experiment)),
             *([estimated.grid, f"{estimated.place} of {estimated.grids}"] if estimated else ["", ""]),
             *_grid(material.scale_models.get(recipe.experiment)),
         ))  # fmt: skip
-    note = "Vertical is the number of rows, horizontal that of workers in a row. The best grid is the model's."
+    note = (
+        "Vertical is the number of rows, horizontal that of workers in a row. The best grid is the model's"
+        f"{_of_headline(material)}."
+    )
     return made("table-4", "Table 4: grids", note, of, rows)
 
 
@@ -274,7 +286,23 @@ def _published(material: Material, recipe: Recipe) -> PublishedRun:
     return material.published.run(recipe.experiment) or PublishedRun(recipe.experiment, recipe.title)
 
 
-def _gpus(recipe: Recipe) -> Cell:
+def _said(material: Material, run: PublishedRun, name: str, text: str) -> Cell:
+    """A published cell in an experiment's row: rebuilt where the figure is, or that it is of this experiment."""
+    marks = {material.published.mark(run.experiment, key) for key in (name, "table1")}
+    return Cell(text, bool(text) and REBUILT in marks)
+
+
+def _of_headline(material: Material) -> str:
+    """A clause on the experiment that the paper's headline figures stand at, while that is rebuilt."""
+    return (
+        "; that its headline figures are of Exp. 2 is rebuilt"
+        if material.published.mark("exp2", "table1") == REBUILT
+        else ""
+    )
+
+
+def gpus(recipe: Recipe) -> Cell:
+    """A recipe's GPUs, with their mark."""
     return _marked(count(recipe.config.recipe.workers), recipe.mark("recipe.workers"))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.config import Config, Plan
+from pipeline.config import Config, Plan, make_plan
 from pipeline.config.differences import differences
 from pipeline.errors import UserError
 
@@ -49,18 +49,14 @@ class Record:
     def is_scale_model(self) -> bool:
         return self.config.scale is not None
 
-    @property
-    def follows_its_recipe(self) -> bool:
-        """Whether it may stand in the paper's tables: all updates of an experiment of conf/exp/, as that has them."""
-        return self.outcome is not None and self.outcome.complete and self.changed == {}
-
 
 OF_A_SCALE_MODEL = ("recipe.", "optim.")
 """Keys that a scale model has as its recipe has them."""
 
 OF_FULL_SIZE = (
-    *OF_A_SCALE_MODEL, "model.", "precision.compute", "data.classes", "data.image_size", "data.window.", "data.mirror",
-    "data.validation_crop", "data.mean", "data.std", "data.synthetic", "data.train_samples",
+    *OF_A_SCALE_MODEL, "model.", "precision.", "allreduce.name", "allreduce.wire", "data.classes", "data.image_size",
+    "data.window.", "data.mirror", "data.validation_crop", "data.mean", "data.std", "data.synthetic",
+    "data.train_samples",
 )  # fmt: skip
 """And those that the paper's own run is compared by."""
 
@@ -72,15 +68,23 @@ def changed(config: Config, recipe: Config) -> dict[str, tuple[object, object]]:
     """Keys of the recipe whose values are other ones in a run: (in the run, in the recipe)."""
     compared = OF_FULL_SIZE if config.scale is None else OF_A_SCALE_MODEL
     found = differences(config, recipe)
-    return {key: pair for key, pair in found.items() if key.startswith(compared) and key not in NAMES}
+    kept = {key: pair for key, pair in found.items() if key.startswith(compared) and key not in NAMES}
+    if config.scale is None and config.recipe.workers == recipe.recipe.workers:
+        ours, theirs = make_plan(config).grid, make_plan(recipe).grid
+        if ours.workers == theirs.workers and ours != theirs:
+            kept["grid"] = (str(ours), str(theirs))
+    return kept
 
 
 MOST = 1e15
 """Of anything that a run counts, in images, seconds or images a second: sums of such numbers stay finite."""
 
 
-def outcome_of(result: Mapping[str, Any]) -> Outcome:
-    """What a result.json says. Raises UserError for a key that is absent, no number, or beyond what a run can count."""
+def outcome_of(result: Mapping[str, Any], experiment: str) -> Outcome:
+    """What a result.json says. Raises UserError for a key that is absent, no number, or beyond what a run can count,
+    and for the result of another experiment."""
+    if result.get("experiment", experiment) != experiment:
+        raise UserError(f"result.json: it is of {result.get('experiment')!r:.40}, config.yaml of {experiment}")
     by_stage = result.get("updates_by_stage")
     if not isinstance(by_stage, list) or not all(_is_count(one) for one in by_stage):
         raise UserError(f"result.json: updates_by_stage is {by_stage!r:.40}, not numbers of updates")
@@ -95,7 +99,7 @@ def outcome_of(result: Mapping[str, Any]) -> Outcome:
         updates_by_stage=tuple(by_stage),
         top1=top1,
         validation_images=int(_number(result, "validation_images")),
-        loop_time_s=_number(result, "loop_time_s"),
+        loop_time_s=_number(result, "loop_time_s", positive=True),
         images_per_s=_number(result, "images_per_s"),
     )
 
@@ -104,8 +108,10 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _number(result: Mapping[str, Any], key: str) -> float:
+def _number(result: Mapping[str, Any], key: str, *, positive: bool = False) -> float:
     value = result.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
         raise UserError(f"result.json: {key} is {value!r:.40}, not a number of 0 to {MOST:g}")
+    if positive and value == 0:
+        raise UserError(f"result.json: {key} is 0, which no run has")
     return float(value)

@@ -14,9 +14,11 @@ from pipeline.report.curves import Curve
 from pipeline.report.figure3 import REFERENCE
 from pipeline.report.figures import count, percent, seconds
 from pipeline.report.groups import Group
+from pipeline.report.marks import REBUILT
 from pipeline.report.paired import Difference, difference
+from pipeline.report.paper_tables import gpus
 from pipeline.report.recipes import Recipe
-from pipeline.report.table import Column, Table, columns, made, row, texts
+from pipeline.report.table import Cell, Column, Table, columns, made, row, texts
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ def _row(one: Result) -> Any:
     low, high = (None, None) if gap is None else (gap.low, gap.high)
     return row(
         one.recipe.title,
-        count(one.recipe.config.recipe.workers),
-        count(max(stage.recipe_batch for stage in one.recipe.plan.stages)),
+        gpus(one.recipe),
+        _largest_batch(one.recipe),
         count(plan.workers),
         count(max(stage.total_batch for stage in plan.stages)),
         count(plan.updates),
@@ -98,6 +100,12 @@ def _row(one: Result) -> Any:
         one.in_words(),
         seconds(one.group.time_s),
     )
+
+
+def _largest_batch(recipe: Recipe) -> Cell:
+    number, stage = max(enumerate(recipe.plan.stages), key=lambda one: one[1].recipe_batch)
+    mark = recipe.mark(f"recipe.stages.{number}.per_worker_batch", "recipe.workers")
+    return Cell(count(stage.recipe_batch), mark == REBUILT)
 
 
 def summary(found: Sequence[Result], about: Mapping[str, Any]) -> dict[str, Any]:

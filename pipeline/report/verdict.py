@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pipeline.config import Config
 from pipeline.config.plan import to_scale
 from pipeline.published import Published, PublishedRun
+from pipeline.report.marks import REBUILT
 from pipeline.report.records import SCALING, Outcome, Record
 
 TOP1_POINTS = 0.3
@@ -37,8 +38,8 @@ class Verdict:
 def verdict(record: Record, published: Published) -> Verdict:
     """Judge a run. Where it could not be compared, the reason is the first thing that stands against it."""
     outcome, config, plan = record.outcome, record.config, record.plan
-    if against := _against(record):
-        return Verdict(NOT_COMPARABLE, against)
+    if reason := against(record):
+        return Verdict(NOT_COMPARABLE, reason)
     assert outcome is not None
     if record.is_scale_model:
         return Verdict(SCALE_MODEL, _scale(config))
@@ -48,9 +49,10 @@ def verdict(record: Record, published: Published) -> Verdict:
         if run and run.top1 is not None and outcome.top1 is not None:
             reason += f"; top-1 {_points(outcome.top1 - run.top1)} the paper's {run.top1:.2f} %"
         return Verdict(FEWER_WORKERS, reason)
-    if plan.workers > config.recipe.workers:
-        return Verdict(NOT_COMPARABLE, f"{plan.workers:,} workers, the recipe has {config.recipe.workers:,}")
-    return _compared(outcome, run, plan.workers)
+    found = _compared(outcome, run, plan.workers)
+    if published.mark(config.experiment, "table1") == REBUILT:
+        return Verdict(found.word, f"{found.reason}; that the figures are of {config.experiment} is rebuilt")
+    return found
 
 
 def _scale(config: Config) -> str:
@@ -60,9 +62,9 @@ def _scale(config: Config) -> str:
     return f"one worker stands for {gpus} GPUs{note}, on {config.data.name}"
 
 
-def _against(record: Record) -> str:
-    """Why a run cannot be compared with any paper's; empty where nothing stands against it."""
-    outcome, config = record.outcome, record.config
+def against(record: Record) -> str:
+    """Why a run cannot be compared with any paper's, nor stand in a table; empty where nothing stands against it."""
+    outcome, config, plan = record.outcome, record.config, record.plan
     if config.experiment == SCALING:
         return "a measurement of speed: tables 2 and 6"
     if record.changed is None:
@@ -70,11 +72,15 @@ def _against(record: Record) -> str:
     if outcome is None:
         return ": ".join(filter(None, [f"no result, {record.state}", record.why]))
     if not outcome.complete:
-        return f"stopped after {outcome.updates:,} of {record.plan.updates:,} updates"
+        return f"stopped after {outcome.updates:,} of {plan.updates:,} updates"
+    if outcome.updates != plan.updates:
+        return f"its result is of {outcome.updates:,} updates, its recipe of {plan.updates:,}"
     if record.changed:
         return _changes(record.changed)
     if not record.is_scale_model and outcome.top1 is not None and outcome.validation_images != VALIDATION_IMAGES:
         return f"validated on {outcome.validation_images:,} images, the papers on {VALIDATION_IMAGES:,}"
+    if not record.is_scale_model and plan.workers > config.recipe.workers:
+        return f"{plan.workers:,} workers, the recipe has {config.recipe.workers:,}"
     return ""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.compose import compose
 from jobs.render import STAND_INS
-from pipeline.config import Plan, make_plan, save
+from pipeline.config import Plan, load, make_plan, save
 from pipeline.run_folder import RunFolder
 from tests.jobs.runs import add_attempt
 
@@ -32,7 +32,7 @@ def finish(folder: RunFolder, plan: Plan, **changed: Any) -> None:
     whole = {
         "complete": True, "updates": plan.updates, "updates_by_stage": plan.updates_by_stage(), "top1": 96.0,
         "validation_images": 1000, "loop_time_s": 100.0, "wall_time_s": 110.0, "images_per_s": 2000.0,
-        "workers": plan.workers, "experiment": "",
+        "workers": plan.workers, "experiment": load(folder.config).experiment,
     }  # fmt: skip
     folder.result.write_text(json.dumps(whole | changed))
     add_curves(folder, plan)

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from jobs import command_line, compose, report
+from pipeline.published import read
 from pipeline.report.material import Material
 from pipeline.report.paper_tables import paper_tables
 from pipeline.report.run_table import run_table
@@ -75,6 +76,22 @@ def test_table_1_has_the_published_pair_beside_runs_of_exp2_only(material: Mater
     assert (he["published time"], he["published top-1"], he["estimated all updates"]) == (["29 h"], ["75.30 %"], [""])
 
 
+def test_marks_of_published_figures_reach_the_tables_and_go_with_the_comment(
+    material: Material, tmp_path: Path
+) -> None:
+    assert cells(table(material, 5), "Exp. 2")["published top-1"] == ["75.03 %†"]
+    assert "rebuilt" in table(material, 1).note
+    for name in ("scaling.yaml", "experiments.yaml"):
+        shutil.copy(compose.CONF / "published" / name, tmp_path)
+    path = tmp_path / "experiments.yaml"
+    text = path.read_text().replace("# rebuilt: which experiment the headline run is", "# paper")
+    path.write_text(text.replace("time: 15 min           # paper", "time: 15 min           # rebuilt"))
+    corrected = replace(material, published=read(tmp_path))
+    assert cells(table(corrected, 5), "Exp. 2")["published top-1"] == ["75.03 %"]
+    assert "rebuilt" not in table(corrected, 1).note
+    assert cells(table(corrected, 1), "Akiba et al.")["published time"] == ["15 min†"]
+
+
 def test_table_2_has_the_papers_efficiencies_and_the_estimate_of_this_work(material: Material) -> None:
     akiba, ours = (cells(table(material, 2), name) for name in ("Akiba et al.", "This work"))
     assert (akiba["published efficiency"], akiba["estimated efficiency"]) == (["80 %"], [""])
@@ -85,9 +102,9 @@ def test_table_2_has_the_papers_efficiencies_and_the_estimate_of_this_work(mater
 
 def test_table_3_marks_rebuilt_cells_and_those_of_the_paper_not(material: Material) -> None:
     second = cells(table(material, 3), "Exp. 5")
-    assert second["recipe a worker"] == ["16", "32", "56"]
-    assert second["recipe total batch"] == ["34,816", "69,632", "121,856"]
-    assert second["recipe updates an epoch"] == ["37", "19", "11"]
+    assert second["recipe a worker"] == ["16†", "32†", "56"]
+    assert second["recipe total batch"] == ["34,816†", "69,632†", "121,856"]
+    assert second["recipe updates an epoch"] == ["37†", "19†", "11"]
     assert second["recipe momentum"] == ["0.900†", "0.950†", "0.971†"]
     assert second["recipe epochs"] == ["0 to 30†", "30 to 60†", "60 to 90†"]
     assert cells(table(material, 3), "Exp. 3")["recipe a worker"] == ["16†", "32†"]
@@ -107,7 +124,7 @@ def test_table_4_has_rebuilt_grids_and_never_as_the_papers(material: Material) -
     assert [third[f"recipe {name}"] for name in ("GPUs", "vertical", "horizontal")] == [["2,720†"], ["34†"], ["80†"]]
     assert third["published GPUs"] == [""]
     assert [second[f"recipe {name}"] for name in ("GPUs", "vertical", "horizontal")] == [["2,176"], ["34†"], ["64†"]]
-    assert second["published GPUs"] == ["2,176"]
+    assert second["published GPUs"] == ["2,176†"]  # of the headline run: that it is Exp. 2 is rebuilt
     assert second["measured grid"] == ["34x64"]
     assert cells(table(material, 4), "Exp. 5")["scale model grid"] == ["2x2"]
 

@@ -169,7 +169,12 @@ def test_with_report_it_tells_what_there_is(
         run_one(one)
     assert ask(here, "--report", "--output", "elsewhere") == EXIT_DONE
     assert "2 of 10 runs are done" in capsys.readouterr().out
-    assert Path("elsewhere/study.json").is_file()
+    assert json.loads(Path("elsewhere/study.json").read_text())["runs"] == 2
+    damaged = RunFolder(study.TOP / "reference-seed-1").result
+    damaged.write_text(json.dumps(json.loads(damaged.read_text()) | {"top1": float("nan")}))
+    assert ask(here, "--report", "--output", "elsewhere") == EXIT_DONE
+    assert "left out: runs/study/reference-seed-1: result.json: top1 is nan" in capsys.readouterr().out
+    assert json.loads(Path("elsewhere/study.json").read_text())["runs"] == 1
 
 
 def test_a_run_that_fails_does_not_end_the_study(
