@@ -200,7 +200,6 @@ def _check_numbers(config: Config) -> None:
         "optim.warmup_epochs": (config.optim.warmup_epochs, 0),
         "optim.warmup_lr": (config.optim.warmup_lr, 0),
         "optim.weight_decay": (config.optim.weight_decay, 0),
-        "optim.momentum_reference_batch": (config.optim.momentum_reference_batch, 1),
         "precision.loss_scale_growth_interval": (config.precision.loss_scale_growth_interval, 1),
     }
     for key, (found, least) in at_least.items():

@@ -1,7 +1,6 @@
 """The checks of what a plan is worked out from: sizes, stages and grid. Torch-free.
 
-They hold for a stored configuration too, since a plan is made of it: of ten to the thirty workers one would be made for
-years.
+They hold for a stored configuration too, since a plan is made of it: one of 10^30 workers would take years.
 """
 
 from pipeline.config.schema import Config
@@ -39,6 +38,7 @@ def check_sizes(config: Config) -> None:
         "data.train_samples": (config.data.train_samples, MOST_IMAGES),
         "recipe.smallest_scale_batch": (recipe.smallest_scale_batch, MOST_BATCH),
         "optim.lr_reference_batch": (config.optim.lr_reference_batch, MOST_IMAGES),
+        "optim.momentum_reference_batch": (config.optim.momentum_reference_batch, MOST_IMAGES),
     }
     for key, (found, most) in sizes.items():
         if found is not None and found < 1:

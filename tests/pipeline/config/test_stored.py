@@ -42,6 +42,11 @@ def test_a_part_that_stands_for_nine_others_of_nine_is_refused_and_a_star_in_a_t
     ("old", "new", "line"),
     [
         ("workers: 2176", "workers: 1" + "0" * 30, "recipe.workers=10{30}: must be at most 1000000"),
+        (
+            "momentum_reference_batch: 34816",
+            "momentum_reference_batch: 1" + "0" * 400,
+            "momentum_reference_batch=10{400}: must be at most",
+        ),
         ("per_worker_batch: 56", "per_worker_batch: 0", "per_worker_batch=0: must be at least 1"),
         ("vertical: 34", "vertical: 33", "recipe.grid is 33x64 = 2112 workers; recipe.workers is 2176"),
     ],
