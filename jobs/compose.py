@@ -20,7 +20,7 @@ from yaml import YAMLError
 
 from pipeline.config import Config, check
 from pipeline.config.manifest import read_counts
-from pipeline.config.schema import keys
+from pipeline.config.schema import keys, keys_of_lists
 from pipeline.config.site_checks import check_wall_time
 from pipeline.config.wall_time import AUTO
 from pipeline.errors import UserError, nearest
@@ -137,11 +137,16 @@ def missing(tree: DictConfig) -> list[str]:
 def check_words(overrides: Sequence[str]) -> None:
     """Raise UserError for an override that Hydra or OmegaConf would stumble over, or take for something else.
 
-    A key below a group that may be null; a choice that is no name of a file in its group's folder.
+    A key below a group that may be null; a word where a list's entry has a number; a choice that is no name of a file
+    in its group's folder.
     """
     for word in overrides:
         if word.lstrip("+~").startswith("site.network.rack") and not word.endswith("=null"):
             raise UserError(f"{word}: a rack is given whole, in a site's file (conf/site/), not in ARGS")
+        for key in keys_of_lists():
+            rest = word.lstrip("+~").partition("=")[0].removeprefix(f"{key}.")
+            if word.lstrip("+~").startswith(f"{key}.") and not rest.partition(".")[0].isdecimal():
+                raise UserError(f"{word}: {key} is a list, whose entries are {key}.0, {key}.1 and so on")
         group, _, choices = word.lstrip("+").partition("=")
         if not re.fullmatch(r"\w+", group) or not (CONF / group).is_dir() or re.search(r"[(\[$]", choices):
             continue
@@ -169,13 +174,25 @@ def to_config(tree: DictConfig, words: Sequence[str] | None = None) -> Config:
         config = cast(Config, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), tree)))
     except OmegaConfBaseException as error:
         raise UserError(explain(error)) from None
-    check(config)
+    _check(config, words)
     if config.site.wall_time == AUTO:
         from pipeline.estimate.fitted_wall_time import set_wall_time  # here: most commands need no model
 
         set_wall_time(config)
         check_wall_time(config.site)
     return config
+
+
+def _check(config: Config, words: Sequence[str]) -> None:
+    """Check, and name the file of a recipe that nobody changed by a word."""
+    try:
+        check(config)
+    except UserError as error:
+        chosen = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("exp=")]
+        of_file = str(error).startswith("recipe.") and not any(word.lstrip("+~").startswith("recipe") for word in words)
+        if chosen and of_file:
+            raise UserError(f"conf/exp/{chosen[-1]}.yaml: {error}") from None
+        raise
 
 
 def _no_value(absent: Sequence[str], words: Sequence[str]) -> str:
@@ -225,7 +242,22 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
         file = "user" if composed[1] == "of_user" else composed[1]
         return f"conf/{file}.yaml: {f'{key[1]}: ' if key else ''}{more[0].strip().rstrip('.')}"
     first = first.rstrip(".")
+    if key and (line := _of_a_whole(key[1], first)):
+        return line
     return f"{key[1]}: {first}" if key else first
+
+
+def _of_a_whole(key: str, refused: str) -> str:
+    """The line for a part of a list that is not there, or something else in place of a group of keys; else empty."""
+    among, place = re.match(r"(.*?)(?:\[(\d+)\])?$", key).groups()  # type: ignore[union-attr]
+    if place and (refused.endswith("index out of range") or refused.startswith("Invalid type assigned: dict")):
+        return f"{among}.{place}: {among} has no entry {place}; they count from 0, and a new list is given whole"
+    found = re.match(r"Invalid type assigned: (\w+) is not a subclass of \w+\. value: (.*)", refused)
+    if not found:
+        return ""
+    inside = [one.removeprefix(f"{among}.") for one in keys() if one.startswith(f"{among}.")]
+    names = ", ".join(one for one in inside if "." not in one) or "{start_epoch: …}"
+    return f"{key}={found[2]}: it is a group of keys, {names:.200}"
 
 
 def unknown_key(key: str) -> str:
@@ -234,6 +266,11 @@ def unknown_key(key: str) -> str:
     if rest.partition(".")[0] == group and (CONF / group).is_dir():
         return f"unknown key {key}; a file of conf/{group}/ with a {group}: in it begins with # @package _global_"
     valid = keys()
+    if group not in valid and (CONF / group).is_dir():
+        return (
+            f"unknown key {key}; the file of conf/{group}/ that is chosen is empty, or does not begin with "
+            "# @package _global_"
+        )
     guesses = nearest(key, valid, count=3) or [one for one in valid if one.split(".")[-1] == key.split(".")[-1]]
     hint = f"did you mean {guesses[0]}?" if guesses else "the keys are those of conf/config.yaml and its groups"
     return f"unknown key {key}; {hint}"

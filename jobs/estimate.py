@@ -15,6 +15,7 @@ from rich.console import Console
 from jobs import compose
 from jobs.command_line import Parser, run
 from jobs.render import STAND_INS
+from pipeline.config.paths import check_written_out
 from pipeline.errors import UserError
 from pipeline.estimate.prediction import Prediction, predict
 from pipeline.report.estimate_formulas import formulas
@@ -119,6 +120,8 @@ def take_own(words: Sequence[str], plot: str | None) -> tuple[Options, list[str]
     if explain not in ("true", "false"):
         raise UserError(f"explain={explain}: true or false")
     picture = plot or own.get("plot")
+    if picture is not None:
+        check_written_out("plot", picture)
     if picture is not None and Path(picture).suffix not in PICTURES:
         raise UserError(f"--plot {picture}: a file ending in {' or '.join(PICTURES)}")
     return Options(shape == "json", explain == "true", Path(picture) if picture is not None else None), others

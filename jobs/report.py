@@ -11,18 +11,21 @@ from pathlib import Path
 
 from jobs import compose, scaling
 from jobs.command_line import Parser, run
+from jobs.published import read
 from jobs.render import STAND_INS
-from jobs.run_folders import chosen
+from jobs.run_folders import chosen, is_of_a_run
 from jobs.status import Row, Schedulers, read_all
 from pipeline.config import Config, load, make_plan
+from pipeline.config.paths import check_written_out
 from pipeline.errors import UserError
 from pipeline.estimate.prediction import curve, grids
 from pipeline.estimate.run import Bracket, Model
-from pipeline.published import Published, read
+from pipeline.published import Published
 from pipeline.report.curves import Curve, read_curve, whole_curve
 from pipeline.report.groups import groups
 from pipeline.report.marks import marks_of
 from pipeline.report.material import Estimated, Material, Scaling, Size
+from pipeline.report.place import is_report
 from pipeline.report.recipes import Recipe, in_order, make_recipe
 from pipeline.report.records import Record, changed, outcome_of
 from pipeline.run_folder import EXIT_DONE, RunFolder
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="make report", description=__doc__)
     parser.add_argument("words", nargs="*", metavar="RUN", help=f"run folders, or folders of them; {OWN}FOLDER")
     given = parser.parse_args(arguments).words
-    output = Path(next((word.removeprefix(OWN) for word in reversed(given) if word.startswith(OWN)), FOLDER))
+    output = checked(next((word.removeprefix(OWN) for word in reversed(given) if word.startswith(OWN)), str(FOLDER)))
     names = [word for word in given if not word.startswith(OWN)]
     wrong = next((name for name in names if "=" in name and not Path(name).exists()), None)
     if wrong is not None:
@@ -55,9 +58,19 @@ def main(arguments: Sequence[str]) -> int:
     return EXIT_DONE
 
 
+def checked(output: str) -> Path:
+    """The folder to write into. Raises UserError for one that is none, or that lies in a run's."""
+    check_written_out(OWN.rstrip("="), output)
+    path = Path(output)
+    for folder in (path.resolve(), *path.resolve().parents):
+        if is_of_a_run(RunFolder(folder)):
+            raise UserError(f"{OWN}{output} lies in the run folder {RunFolder(folder)}; name a folder outside of it")
+    return path
+
+
 def folders(names: Sequence[str], output: Path) -> list[RunFolder]:
     """The run folders that `names` are or hold, by default all in runs/; a folder in them without a run is one too, so
-    that it is told of. `output` is none."""
+    that it is told of. `output` is none, nor is a report of ours."""
     if not names and not RUNS.is_dir():
         raise UserError(f"there is no {RUNS}/ yet; make train EXP=5 makes the first run, RUNS= names others")
     found: list[str] = []
@@ -65,8 +78,12 @@ def folders(names: Sequence[str], output: Path) -> list[RunFolder]:
         if [one.path for one in chosen([name], RUNS)] == [Path(name).absolute()]:
             found.append(name)
         else:
-            found += [str(path) for path in _inner(Path(name)) if path.resolve() != output.resolve()]
+            found += [str(path) for path in _inner(Path(name)) if not _is_of_a_report(path, output)]
     return chosen(found, RUNS) if found else []
+
+
+def _is_of_a_report(folder: Path, output: Path) -> bool:
+    return folder.resolve() == output.resolve() or (is_report(folder) and not is_of_a_run(RunFolder(folder)))
 
 
 def _inner(folder: Path) -> Iterable[Path]:
@@ -117,29 +134,27 @@ def full_size(experiment: str) -> Config:
 
 
 def read_records(runs: Sequence[RunFolder], recipes: dict[str, Config]) -> tuple[list[Record], list[tuple[str, str]]]:
-    """The runs that can be read, and (folder, why) of what cannot; a damaged result stands in both."""
+    """The runs that can be read, and (folder, why) of those whose configuration or result cannot."""
     records, left_out = [], []
     for folder, row in zip(runs, read_all(runs, Schedulers()), strict=True):
-        why, inside = row.why, f"{folder.path}/"  # which is said already
-        if row.experiment:
-            record, why = read_record(folder, row, recipes)
-            records.append(record)
-        if why:
-            left_out.append((row.run, why.replace(inside, "")))
+        why = row.why
+        try:
+            if row.experiment:
+                records.append(read_record(folder, row, recipes))
+                continue
+        except UserError as error:
+            why = str(error)
+        left_out.append((row.run, why.replace(f"{folder.path}/", "")))  # which is said already
     return records, left_out
 
 
-def read_record(folder: RunFolder, row: Row, recipes: dict[str, Config]) -> tuple[Record, str]:
-    """A run, and what is wrong with its result; "" where nothing is."""
-    config, outcome, fault = load(folder.config), None, ""
-    try:
-        result = folder.read_result()
-        outcome = None if result is None else outcome_of(result, config.experiment)
-    except UserError as error:
-        fault = str(error).replace(f"{folder.path}/", "")
+def read_record(folder: RunFolder, row: Row, recipes: dict[str, Config]) -> Record:
+    """A run. Raises UserError where its configuration or its result is damaged."""
+    config, result = load(folder.config), folder.read_result()
+    outcome = None if result is None else outcome_of(result, config.experiment)
     known = recipes.get(config.experiment)
     differs = None if known is None else changed(config, known)
-    return Record(row.run, row.state, fault or row.why, config, make_plan(config), outcome, differs), fault
+    return Record(row.run, row.state, row.why, config, make_plan(config), outcome, differs)
 
 
 def read_curves(records: Sequence[Record]) -> tuple[dict[str, Curve], list[tuple[str, str]]]:

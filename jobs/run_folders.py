@@ -12,7 +12,7 @@ DEEPEST = 4
 
 
 def chosen(names: Sequence[str], runs: Path) -> list[RunFolder]:
-    """The run folders that `names` are or hold, else all below `runs`: each once, by name.
+    """The run folders that `names` are or hold, else all below `runs`: each once, by its own name rather than a link's.
 
     A name may be a broken run folder: it is there, and what reads it tells. Raises UserError for one that is not there.
     """
@@ -24,8 +24,14 @@ def chosen(names: Sequence[str], runs: Path) -> list[RunFolder]:
         if not there:
             raise UserError(f"{name}: no such run folder")
     found = [path for name in names for path in (list(_below(Path(name))) or [Path(name)])] if names else _below(runs)
-    once = {path.resolve(): path for path in sorted(found, key=lambda path: (-len(path.parts), path))}
+    order = sorted(found, key=lambda path: (-_links(path), -len(path.parts), path))  # of two names the last one stays
+    once = {path.resolve(): path for path in order}
     return [RunFolder(path) for path in sorted(once.values())]
+
+
+def _links(path: Path) -> int:
+    """How many of its parts are links."""
+    return sum(one.is_symlink() for one in (path, *path.parents))
 
 
 def _below(folder: Path, depth: int = 0) -> Iterator[Path]:
@@ -34,7 +40,7 @@ def _below(folder: Path, depth: int = 0) -> Iterator[Path]:
     One that cannot be read may be a run's: whoever reads it tells.
     """
     try:
-        if _is_of_a_run(RunFolder(folder)):
+        if is_of_a_run(RunFolder(folder)):
             yield folder
             return
         inner = sorted(entry.path for entry in os.scandir(folder) if _is_folder(entry))
@@ -47,7 +53,7 @@ def _below(folder: Path, depth: int = 0) -> Iterator[Path]:
         yield from _below(Path(path), depth + 1)
 
 
-def _is_of_a_run(folder: RunFolder) -> bool:
+def is_of_a_run(folder: RunFolder) -> bool:
     """Whether attempts or two files of a run are in it: one that lacks its configuration is found too.
 
     One file alone is none: other folders have a config.yaml.

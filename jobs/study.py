@@ -12,12 +12,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from jobs import compose, scaling, study_sample
+from jobs import compose, scaling, study_sample, words_of_make
 from jobs.command_line import Parser, run
+from jobs.published import read
 from jobs.study_calibration import calibrate
 from jobs.study_runs import Planned, run_all, with_seeds
 from pipeline.errors import UserError
-from pipeline.published import read
 from pipeline.report.recipes import in_order
 from pipeline.run_folder import EXIT_DONE
 from pipeline.wording import counted
@@ -37,17 +37,20 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="make study", description=__doc__)
     parser.add_argument("words", nargs="*", metavar="WORD", help="overrides for all runs")
     parser.add_argument("--experiments", metavar="A,B", help="these only; all of conf/exp/ by default")
-    parser.add_argument("--runs", type=Path, default=TOP, metavar="FOLDER", help=f"where the runs are ({TOP})")
+    parser.add_argument("--runs", type=Path, metavar="FOLDER", help=f"where the runs are ({TOP})")
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FOLDER", help=f"for the results ({OUTPUT})")
     parser.add_argument("--report", action="store_true", help="the results of what is done, without running any")
     parser.add_argument("--calibrate", action="store_true", help="find the noise of the sample, by its rule")
     given = parser.parse_args(arguments)
+    if given.report and given.runs is not None and not given.runs.is_dir():
+        raise UserError(f"--runs {given.runs}: no such folder")
+    top = given.runs or TOP
     check_words(given.words)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     if given.calibrate:
-        return calibrate(given.runs.with_name(given.runs.name + "-calibration"), given.words, console)
+        return calibrate(top.with_name(top.name + "-calibration"), given.words, console)
     names = experiments(given.experiments)
-    runs = plan(names, given.runs, given.words)
+    runs = plan(names, top, given.words)
     if given.report:
         return report(runs, given.output)
     study_sample.write_once(runs[0].config.data.path)
@@ -67,9 +70,12 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def experiments(asked: str | None) -> list[str]:
-    """The experiments of the study, in the order of the tables. Raises UserError for one that conf/exp/ lacks."""
+    """The experiments of the study, in the order of the tables; a number is one of Mikami et al., as of EXP=.
+
+    Raises UserError for one that conf/exp/ lacks.
+    """
     there = [name for name in compose.choices_of("exp") if name != scaling.EXPERIMENT]
-    names = there if asked is None else [name.strip() for name in asked.split(",")]
+    names = there if asked is None else [name.strip() for name in words_of_make.experiments(asked).split(",")]
     for name in names:
         if name not in there:
             raise UserError(f"--experiments: conf/exp/ has no {name}; it has {', '.join(there)}")

@@ -21,11 +21,16 @@ PLACE = "{}"
 def words(variables: Mapping[str, str]) -> list[str]:
     """The override words of make's variables; one that is empty was not given."""
     given = {name: variables.get(name, "").strip() for name in (*CHOICES, *TEXTS)}
-    given["EXP"] = re.sub(r"(^|,)\s*(?=\d+\s*(?:,|$))", r"\1exp", given["EXP"])  # EXP=5 is exp=exp5, in lists too
+    given["EXP"] = experiments(given["EXP"])
     return [
         *(f"{key}={given[name]}" for name, key in CHOICES.items() if given[name]),
         *(f"{key}={text(given[name])}" for name, key in TEXTS.items() if given[name]),
     ]
+
+
+def experiments(given: str) -> str:
+    """EXP=5 is exp=exp5, in lists too."""
+    return re.sub(r"(^|,)\s*(?=\d+\s*(?:,|$))", r"\1exp", given)
 
 
 def text(value: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.run_folder import RunFolder, check_regular, write_atomically
+from pipeline.stored_json import parse
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,17 @@ class MetricsFile:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All lines of a metrics.jsonl or validations.jsonl, oldest first; none where there is no such file."""
+    """All lines of a metrics.jsonl or validations.jsonl, oldest first; none where there is no such file.
+
+    Raises UserError for what is not a regular file, cannot be read or is damaged.
+    """
+    check_regular(path)
     try:
-        lines = [json.loads(line) for line in _whole_lines(path)]
+        lines = [parse(line) for line in _whole_lines(path)]
         if all(isinstance(line["update"], int) for line in lines):
             return lines
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, RecursionError):
         pass
     raise UserError(f"{path} is damaged: not every line is JSON of an update; mend or remove it")
@@ -147,7 +154,7 @@ def newest_lines(path: Path, *, end_bytes: int = 8192) -> tuple[list[dict[str, A
     lines, sound = [], not half
     for text in whole[length > end_bytes :]:  # the first one may have begun before what was read
         try:
-            line = json.loads(text)
+            line = parse(text)
             lines.append(line | {"update": int(line["update"])})
         except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
             sound = False
@@ -166,7 +173,7 @@ def earlier_totals(folder: RunFolder, attempt: Path | None) -> Totals:
     for path in folder.attempts.glob("*/totals.json"):
         if path.parent != attempt:
             try:
-                total = total.plus(Totals(**json.loads(path.read_text())))
+                total = total.plus(Totals(**parse(path.read_text())))
             except (ValueError, TypeError, RecursionError):
                 raise UserError(f"{path} is damaged; remove it, and the result leaves out that attempt") from None
     return total

@@ -3,19 +3,23 @@
 What is not known is None, or "" for words.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from pipeline.config.stored import read_yaml
-from pipeline.errors import UserError
+from pipeline.errors import UserError, nearest
 from pipeline.report.marks import marks_in
 
 FOLDER = Path(__file__).resolve().parents[1] / "conf" / "published"
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 """By the unit that a time is printed in."""
+
+MOST = 10**9
+"""Of workers, or of images a worker."""
 
 
 @dataclass(frozen=True)
@@ -126,35 +130,84 @@ class Published:
 
 def read(folder: Path = FOLDER) -> Published:
     """What the folder's files hold. Raises UserError for one that somebody edited into something else."""
-    scaling, experiments = folder / "scaling.yaml", folder / "experiments.yaml"
-    efficiency, systems = (_of_each(scaling, key, kind) for key, kind in OF_SCALING.items())
+    scaling, experiments = scaling_file(folder), experiments_file(folder)
+    lists = _read(scaling)
+    _check_keys(f"{scaling}", lists, OF_SCALING)
+    efficiency, systems = (_of_each(scaling, key, kind, lists.get(key)) for key, kind in OF_SCALING.items())
     runs = []
     for name, keys in _read(experiments).items():
-        run = _made(experiments, PublishedRun, {"experiment": name, **(keys or {})})
-        try:
-            _ = run.time_s
-        except (ValueError, KeyError):
-            raise UserError(f"{experiments}: {name}: time: {run.time}: a number and {', '.join(SECONDS)}") from None
-        runs.append(run)
+        runs.append(_made(f"{experiments}: {name}", PublishedRun, keys, experiment=str(name)))
     return Published(tuple(efficiency), tuple(systems), tuple(runs), marks_in(experiments.read_text()))
+
+
+def scaling_file(folder: Path = FOLDER) -> Path:
+    return folder / "scaling.yaml"
+
+
+def experiments_file(folder: Path = FOLDER) -> Path:
+    return folder / "experiments.yaml"
 
 
 OF_SCALING: dict[str, type] = {"efficiency": Efficiency, "systems": ScalingSystem}
 """Lists of scaling.yaml, and what each entry is."""
 
 
-def _of_each(path: Path, key: str, kind: type) -> list[Any]:
-    return [_made(path, kind, entry) for entry in _read(path).get(key, [])]
+def _of_each(path: Path, key: str, kind: type, entries: object) -> list[Any]:
+    if entries is not None and not isinstance(entries, list):
+        raise UserError(f"{path}: {key} is {entries!r:.60}; write a list, as - {{system: …}}")
+    return [_made(f"{path}: {key}[{place}]", kind, entry) for place, entry in enumerate(entries or ())]
 
 
-def _made(path: Path, kind: type, entry: dict[str, Any]) -> Any:
-    try:
-        return kind(**entry)
-    except TypeError as error:
-        raise UserError(f"{path}: {str(error).partition(' ')[2]}") from None
+def _made(where: str, kind: type, entry: object, **given: Any) -> Any:
+    """An entry as its class; null is what is not known, as an absent key is. where: its file and its place there."""
+    names = {one.name: one for one in fields(kind) if one.name not in given}
+    if entry is not None and not isinstance(entry, dict):
+        raise UserError(f"{where} is {entry!r:.60}; write keys, as title: …; there are {', '.join(names)}")
+    known = {key: value for key, value in (entry or {}).items() if value is not None}
+    _check_keys(where, known, names)
+    for name, one in names.items():
+        if one.default is MISSING and name not in known:
+            raise UserError(f"{where} has no {name}")
+    hints = get_type_hints(kind)
+    for key, value in known.items():
+        _check(f"{where}: {key}", key, value, hints[key])
+    return kind(**known, **given)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _check_keys(where: str, found: Iterable[object], valid: Collection[str]) -> None:
+    for key in found:
+        if key not in valid:
+            guess = nearest(str(key), valid)
+            hint = f"did you mean {guess[0]}? " if guess else ""
+            raise UserError(f"{where}: unknown key {key!s:.60}; {hint}there are {', '.join(valid)}")
+
+
+def _check(where: str, key: str, value: object, hint: object) -> None:
+    """Raise UserError for a value that is not of its field's type, or that no paper prints."""
+    kinds = get_args(hint) or (hint,)
+    if key == "time":
+        fits, right = _is_time(value), f"a number above 0 and one of {', '.join(SECONDS)}, as 224 s"
+    elif bool in kinds:
+        fits, right = isinstance(value, bool), "true or false"
+    elif int in kinds:
+        fits = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
+        right = f"a whole number from 1 to {MOST}"
+    elif float in kinds:
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 100
+        right = "percent as a bare number, above 0 and at most 100"
+    else:
+        fits, right = isinstance(value, str), "words; a number as words stands in quotes"
+    if not fits:
+        raise UserError(f"{where} is {value!r:.60}; write {right}")
+
+
+def _is_time(value: object) -> bool:
+    """Whether it is a time as papers print it: `29 h`."""
+    number, _, unit = value.partition(" ") if isinstance(value, str) else ("", "", "")
+    return unit in SECONDS and bool(re.fullmatch(r"\d{1,9}(\.\d{1,9})?", number)) and float(number) > 0
+
+
+def _read(path: Path) -> dict[Any, Any]:
     found = read_yaml(path)
     if not isinstance(found, dict):
         raise UserError(f"{path} holds a list; it must hold keys")

@@ -33,6 +33,7 @@ from typing import Any, Literal
 
 from pipeline.errors import UserError
 from pipeline.starting import hung
+from pipeline.stored_json import parse
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -277,16 +278,27 @@ class RunFolder:
         """result.json; None where the run has none."""
         try:
             check_regular(self.result)
-            result: dict[str, Any] = json.loads(self.result.read_text())
-            if all(key in result for key in OF_A_RESULT) and isinstance(result["updates"], int):
+            result: dict[str, Any] = parse(self.result.read_text())
+            if _is_result(result):
                 return result
         except FileNotFoundError:
             return None
         except OSError as error:
             raise UserError(f"{self.result} cannot be read: {error.strerror}") from None
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             pass
         raise UserError(f"{self.result} is damaged; remove it, and the run can go on")
+
+
+def _is_result(found: dict[str, Any]) -> bool:
+    """Whether what is said of a run by everybody who lists runs is there, as numbers."""
+    top1, speed = found.get("top1"), found.get("images_per_s")
+    return (
+        all(key in found for key in OF_A_RESULT)
+        and isinstance(found["updates"], int)
+        and isinstance(top1, int | float | None)
+        and isinstance(speed, int | float)
+    )
 
 
 def check_regular(path: Path) -> None:
@@ -322,8 +334,13 @@ def _write_error(path: Path, line: str) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """Write a file that is whole or absent, whatever happens meanwhile."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error tells more
+            temporary.unlink()
+        raise

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from pipeline.config.choices import one_of
 from pipeline.config.optim_checks import check_optim
+from pipeline.config.paths import check_written_out
 from pipeline.config.plan import Plan, make_plan
+from pipeline.config.recipe_checks import check_grid, check_sizes, check_stages
 from pipeline.config.schema import Config
 from pipeline.config.secrets import URL_WITH_PASSWORD
 from pipeline.config.site import NetworkConfig
@@ -41,8 +43,10 @@ SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
 def check(config: Config) -> None:
     """Raise UserError for the first thing in `config` that cannot be run."""
     _check_text(config)
+    _check_paths(config)
     _check_choices(config)
     _check_finite(config)
+    check_sizes(config)
     _check_numbers(config)
     check_optim(config.optim, config.recipe.epochs)
     _check_network(config.site.network)
@@ -50,8 +54,8 @@ def check(config: Config) -> None:
     check_site(config.site, config.container)
     _check_upper_bounds(config)
     _check_model(config)
-    _check_stages(config)
-    _check_grid(config)
+    check_stages(config)
+    check_grid(config)
     _check_exchange(config, make_plan(config))
 
 
@@ -118,6 +122,13 @@ def _check_text(config: Config) -> None:
             )
 
 
+def _check_paths(config: Config) -> None:
+    check_written_out("run.dir", config.run.dir)
+    for key, path in (("data.path", config.data.path), ("container.image", config.container.image)):
+        if path:
+            check_written_out(key, path)
+
+
 def _check_finite(config: Config) -> None:
     """No number of a configuration may be infinite or none at all: it would reach the weights unnoticed."""
     for key, value in _leaves("", asdict(config)):
@@ -164,15 +175,6 @@ def _check_model(config: Config) -> None:
 
 def _check_numbers(config: Config) -> None:
     at_least = {
-        "recipe.workers": (config.recipe.workers, 1),
-        "recipe.epochs": (config.recipe.epochs, 1),
-        "recipe.images": (config.recipe.images, 1),
-        "scale": (config.scale, 1),
-        "workers": (config.workers, 1),
-        "nodes": (config.nodes, 1),
-        "grid.vertical": (config.grid.vertical, 1),
-        "grid.horizontal": (config.grid.horizontal, 1),
-        "data.train_samples": (config.data.train_samples, 1),
         "data.image_size": (config.data.image_size, 1),
         "data.prefetch_updates": (config.data.prefetch_updates, 1),
         "data.exchange_every": (config.data.exchange_every, 1),
@@ -195,12 +197,9 @@ def _check_numbers(config: Config) -> None:
         "allreduce.colors": (config.allreduce.colors, 1),
         "allreduce.ring_from_kb": (config.allreduce.ring_from_kb, 0),
         "site.network.nodes_per_rack": (config.site.network.nodes_per_rack, 1),
-        "recipe.smallest_scale_batch": (config.recipe.smallest_scale_batch, 1),
-        "optim.lr_reference_batch": (config.optim.lr_reference_batch, 1),
         "optim.warmup_epochs": (config.optim.warmup_epochs, 0),
         "optim.warmup_lr": (config.optim.warmup_lr, 0),
         "optim.weight_decay": (config.optim.weight_decay, 0),
-        "optim.momentum_reference_batch": (config.optim.momentum_reference_batch, 1),
         "precision.loss_scale_growth_interval": (config.precision.loss_scale_growth_interval, 1),
     }
     for key, (found, least) in at_least.items():
@@ -305,33 +304,3 @@ def _pair(key: str, found: list[float]) -> tuple[float, float]:
     if len(found) != 2:
         raise UserError(f"{key} has {len(found)} numbers; give [smallest,largest]")
     return found[0], found[1]
-
-
-def _check_stages(config: Config) -> None:
-    stages, epochs = config.recipe.stages, config.recipe.epochs
-    starts = [stage.start_epoch for stage in stages]
-    if not starts or starts[0] != 0 or starts != sorted(set(starts)) or starts[-1] >= epochs:
-        raise UserError(
-            f"recipe.stages start at epochs {starts}: the first starts at 0, each later one after the one before it, "
-            f"the last before the end of the run ({epochs})"
-        )
-    for stage in stages:
-        if stage.per_worker_batch < 1:
-            raise UserError(f"recipe.stages: per_worker_batch={stage.per_worker_batch}: must be at least 1")
-        batch = stage.per_worker_batch * config.recipe.workers
-        reference = config.optim.momentum_reference_batch
-        smallest = 0 if reference is None else (1 - config.optim.momentum) * reference
-        if batch < smallest:
-            raise UserError(
-                f"momentum would be below 0 at a total batch of {batch}: optim.momentum_reference_batch={reference} "
-                f"with optim.momentum={config.optim.momentum:g} needs at least {smallest:g}"
-            )
-
-
-def _check_grid(config: Config) -> None:
-    recipe = config.recipe
-    if recipe.grid.vertical * recipe.grid.horizontal != recipe.workers:
-        raise UserError(
-            f"recipe.grid is {recipe.grid.vertical}x{recipe.grid.horizontal} = "
-            f"{recipe.grid.vertical * recipe.grid.horizontal} workers; recipe.workers is {recipe.workers}"
-        )

@@ -8,7 +8,15 @@ Torch-free; pure functions.
 from dataclasses import dataclass
 from math import ceil
 
-from pipeline.config.scale import is_to_scale, scaled_batch, scaled_samples, scaled_workers, split, squarest_grid
+from pipeline.config.scale import (
+    divisors,
+    is_to_scale,
+    scaled_batch,
+    scaled_samples,
+    scaled_workers,
+    split,
+    squarest_grid,
+)
 from pipeline.config.schema import Config, OptimConfig, RecipeConfig, RunConfig
 from pipeline.errors import UserError
 
@@ -212,7 +220,7 @@ def _grid(config: Config, real: int) -> Grid:
         return Grid(*squarest_grid(real))
     side = vertical or horizontal or 1
     if real % side:
-        sides = ", ".join(str(one) for one in range(1, real + 1) if real % one == 0)
+        sides = ", ".join(map(str, divisors(real)))
         name = "vertical" if horizontal is None else "horizontal"
         raise UserError(f"grid.{name}={side} does not divide {real} workers; these do: {sides}")
     return Grid(vertical or real // side, horizontal or real // side)

@@ -8,7 +8,7 @@ Torch-free; pure functions.
 """
 
 from collections.abc import Sequence
-from math import isqrt
+from math import gcd, isqrt
 
 from pipeline.errors import UserError
 from pipeline.wording import counted
@@ -56,7 +56,13 @@ def can_stand_for(virtual: int, real: int, batches: Sequence[int]) -> bool:
 
 def possible_workers(virtual: int, batches: Sequence[int]) -> list[int]:
     """Every number of real workers that can run the recipe, rising."""
-    return [real for real in range(1, virtual * min(batches) + 1) if can_stand_for(virtual, real, batches)]
+    return divisors(virtual) + [virtual * share for share in divisors(gcd(*batches))[1:]]
+
+
+def divisors(number: int) -> list[int]:
+    """All of them, rising."""
+    small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    return sorted({*small, *(number // one for one in small)})
 
 
 def split(virtual: int, real: int, batches: Sequence[int], *, workers_per_node: int | None = None) -> tuple[int, int]:

@@ -5,7 +5,9 @@ Numbers of papers stand in conf/, never here: a default in this file is one that
 Torch-free.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import MISSING
@@ -349,3 +351,17 @@ def keys(schema: Any = Config, prefix: str = "") -> list[str]:
             if is_dataclass(kind) and get_origin(hints[entry.name]) is not list:
                 found.extend(keys(kind, f"{prefix}{entry.name}."))
     return found
+
+
+@cache
+def keys_of_lists() -> tuple[str, ...]:
+    """The dotted keys whose value is a list."""
+    return tuple(_lists(Config))
+
+
+def _lists(schema: Any, prefix: str = "") -> Iterator[str]:
+    for name, kind in get_type_hints(schema).items():
+        if get_origin(kind) is list:
+            yield f"{prefix}{name}"
+        elif is_dataclass(kind):
+            yield from _lists(kind, f"{prefix}{name}.")

@@ -167,7 +167,6 @@ def _check_variables(site: SiteConfig) -> None:
 
 def _check_numbers(site: SiteConfig) -> None:
     at_least = {
-        "site.workers_per_node": (site.workers_per_node, 1),
         "site.gpus_per_node": (site.gpus_per_node, 0),
         "site.cores_per_node": (site.cores_per_node, 1),
         "site.requeue.max": (site.requeue.max, 0),

@@ -8,6 +8,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from pipeline.config.recipe_checks import check_recipe
 from pipeline.config.schema import Config
 from pipeline.errors import UserError
 from pipeline.run_folder import check_regular
@@ -22,12 +23,17 @@ def save(config: Config, path: Path) -> None:
 
 
 def load(path: Path) -> Config:
-    """Read what `save` wrote. Raises UserError where the file is absent or does not fit the schema."""
+    """Read what `save` wrote. Raises UserError where the file is absent, does not fit the schema, or makes no plan."""
     try:
         tree = OmegaConf.merge(_schema(), read_yaml(path))
-        return cast(Config, OmegaConf.to_object(tree))
+        config = cast(Config, OmegaConf.to_object(tree))
     except (OmegaConfBaseException, ValueError) as error:
         raise UserError(f"{path} does not fit this version: {str(error).splitlines()[0]}") from None
+    try:
+        check_recipe(config)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return config
 
 
 @cache
@@ -36,16 +42,23 @@ def _schema() -> DictConfig:
     return OmegaConf.structured(Config)
 
 
-def read_yaml(path: Path) -> Any:
-    """The YAML of a run folder's file. Raises UserError where it is absent or none."""
+def read_yaml(path: Path, *, aliases: bool = False) -> Any:
+    """The YAML of a run folder's file. Raises UserError where it is absent or none.
+
+    aliases: whether parts may stand for others (*name), as a person's file may have them. None of a run has: nine that
+    stand for nine of nine of … are more than a memory holds.
+    """
     check_regular(path)
     try:
-        tree = yaml.load(path.read_text(), LOADER)  # noqa: S506 - a safe one
+        text = path.read_text()
+        if not aliases and "*" in text and any(isinstance(one, yaml.AliasEvent) for one in yaml.parse(text, LOADER)):
+            raise UserError(f"{path} is damaged: a part of it stands for another (*name), as in no file of a run")
+        tree = yaml.load(text, LOADER)  # noqa: S506 - a safe one
     except FileNotFoundError:
         raise UserError(f"{path}: no such file, so its folder is not a run folder") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from None
     if not isinstance(tree, dict | list):
         raise UserError(f"{path} is damaged: neither keys nor a list are in it")

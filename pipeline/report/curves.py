@@ -1,6 +1,7 @@
 """Error curves of runs, a point an epoch, as the paper's Figure 3 has them. Torch-free; numpy.
 
-In: metrics.jsonl and validations.jsonl. A line that is half, no JSON, lacks a key or is not finite is passed over.
+In: metrics.jsonl and validations.jsonl. A line that is half, no JSON, lacks a key or says what no run can is passed
+over.
 """
 
 import math
@@ -17,6 +18,9 @@ from pipeline.wording import counted
 
 WHOLE = 2**40
 """Bytes: all of a file."""
+
+MOST = {"epoch": 1e6, "training_error": 100.0, "top1": 100.0, "batch": 1e12}
+"""Of what a line says; sums over a run stay finite. The least is 0."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _finite(line: Mapping[str, Any], *keys: str) -> tuple[float, ...] | None:
-    """The values of `keys`; None where one is absent, no number, or not finite."""
+    """The values of `keys`; None where one is absent, no number, or beyond what a run can say."""
     values = [line.get(key) for key in keys]
-    if not all(isinstance(one, int | float) and math.isfinite(one) for one in values):
+    if not all(isinstance(one, int | float) and 0 <= one <= MOST[key] for key, one in zip(keys, values, strict=True)):
         return None
     return tuple(float(one) for one in values if one is not None)

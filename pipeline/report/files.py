@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure as MatplotlibFigure
 
-from pipeline.report import figure3, page, scaling_figure
+from pipeline.report import figure3, page, place, scaling_figure
 from pipeline.report.curves import Curve, mean_curve
 from pipeline.report.figure3 import as_svg, save
 from pipeline.report.groups import Group
@@ -40,8 +40,13 @@ class Drawn:
 
 
 def write(material: Material, folder: Path) -> list[Path]:
-    """Write all of it into `folder`, which is made where it is not there; returns the paths."""
+    """Write all of it into `folder`, which is made where it is not there; returns the paths.
+
+    Figures of an earlier report in it that this one does not have are removed. Raises UserError where a folder stands
+    in the place of a file.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    place.check_free(folder)
     tables, lines = [*paper_tables(material), run_table(material)], introduction(material)
     drawn = [*figures_3(material), scaling(material)]
     figures = [
@@ -49,7 +54,9 @@ def write(material: Material, folder: Path) -> list[Path]:
         for one in drawn
     ]
     pictures = [(f"{one.key}.svg", f"{one.title}. {'. '.join(words for _, words in one.parts)}") for one in drawn]
-    html, text = folder / "report.html", folder / "report.md"
+    html, text = folder / place.PAGE, folder / place.TEXT
+    if place.is_report(folder):
+        place.remove_others(folder, [one.key for one in drawn])
     write_atomically(html, page.page(TITLE, lines, tables, figures))
     write_atomically(text, markdown(TITLE, [*lines, of_markdown()], tables, pictures))
     return [html, text, *(path for one in drawn for path in save(one.whole, folder / one.key))]

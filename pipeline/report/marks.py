@@ -1,8 +1,8 @@
 """How sure each number of an experiment's YAML file is: the marks in its comments. Torch-free.
 
 A mark that begins a line's comment holds for all values of the line; where the line has none, one in a comment line
-right above it. `the epoch is rebuilt` excepts the value whose key has that word. So whoever corrects a number and its
-mark in one file has corrected every table.
+right above it. Of several in a comment the least sure holds. `the epoch is rebuilt` excepts the value whose key has
+that word. So whoever corrects a number and its mark in one file has corrected every table.
 """
 
 import re
@@ -27,7 +27,7 @@ def marks_of(experiment: str, folder: Path) -> dict[str, str]:
     folder: conf/exp/. What a file leaves to those of its defaults list has their marks.
     """
     path = folder / f"{experiment}.yaml"
-    tree = read_yaml(path)
+    tree = read_yaml(path, aliases=True)
     names = tree.get("defaults", []) if isinstance(tree, dict) else []
     found: dict[str, str] = {}
     for name in names if isinstance(names, list) else ():
@@ -78,6 +78,8 @@ def _mark(key: str, lines: list[str], line: int, end: int) -> str:
 
 
 def _first(comment: str) -> str:
-    """The mark that a comment begins with; empty where it begins with none."""
-    found = re.match(rf"\s*({'|'.join(MARKS)})\b", comment)
-    return found[1] if found else ""
+    """The mark of a comment that begins with one, the least sure that it names; empty where it begins with none."""
+    of_others = rf"\bthe\b[^;,]*\bis ({'|'.join(MARKS)})\b"
+    named = re.findall(rf"\b({'|'.join(MARKS)})\b", re.sub(of_others, "", comment))
+    begins = re.match(rf"\s*({'|'.join(MARKS)})\b", comment)
+    return min((begins[1], *named), key=MARKS.index) if begins else ""

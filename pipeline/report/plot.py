@@ -1,8 +1,8 @@
 """A run's training as the paper's Fig. 3 shows it: `python -m pipeline.report.plot RUN [RUN …]`, or `make plot RUN=…`.
 
-In: the run folders' metrics.jsonl and validations.jsonl. Out: plots/training.svg and .png in the first of them, with
-training and validation error over epochs, and under them LR, momentum and batch. Several runs are drawn together.
-Torch-free.
+In: the run folders' metrics.jsonl and validations.jsonl. Out: plots/training.svg and .png in it, with training and
+validation error over epochs, and under them LR, momentum and batch. Several runs are drawn together, into
+plots/together.svg and .png of the first. Torch-free.
 """
 
 import argparse
@@ -26,6 +26,11 @@ from pipeline.metrics import read_metrics
 from pipeline.report.console import scale_note
 from pipeline.report.palette import GREY, SERIES
 from pipeline.run_folder import EXIT_DONE, EXIT_FAILED, RunFolder
+
+OF_AN_UPDATE = ("epoch", "training_error", "lr", "momentum", "batch")
+
+MOST = 1e15
+"""Of any value that is drawn: a scale can be made for it."""
 
 SMOOTHED_EPOCHS = 1.0
 """The smoothed line is the mean over so many epochs around a point."""
@@ -64,7 +69,10 @@ def main(arguments: list[str]) -> int:
     os.umask(0o077)  # a run folder is its owner's
     try:
         folders = [RunFolder.open(run) for run in options.runs]
-        for path in save(draw(read(folders)), folders[0].plots):
+        figure = draw(read(folders))
+        with folders[0].writing():
+            paths = save(figure, folders[0].plots, "training" if len(folders) == 1 else "together")
+        for path in paths:
             print(path)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -88,16 +96,21 @@ def read(folders: Sequence[RunFolder]) -> list[Curves]:
             Curves(
                 label=label,
                 note=scale_note(config),
-                **{name: column(updates, name) for name in ("epoch", "training_error", "lr", "momentum", "batch")},
-                validation_epoch=column(validations, "epoch"),
-                validation_error=100 - column(validations, "top1"),
+                **{name: column(folder.metrics, updates, name) for name in OF_AN_UPDATE},
+                validation_epoch=column(folder.validations, validations, "epoch"),
+                validation_error=100 - column(folder.validations, validations, "top1"),
             )
         )
     return curves
 
 
-def column(lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:
-    """One value of every line, (lines,)."""
+def column(path: Path, lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:
+    """One value of every line of a file, (lines,). Raises UserError for a line that does not have it as a number."""
+    for line in lines:
+        value = line.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST:
+            found = f"is {value!r:.40}" if name in line else "is not there"
+            raise UserError(f"{path}: {name} of update {line['update']} {found}; mend that line or remove it")
     return np.array([line[name] for line in lines], dtype=np.float64)
 
 
@@ -143,10 +156,10 @@ def title(runs: Sequence[Curves]) -> str:
     return "; ".join(f"{run.label}: {run.note}" for run in runs)
 
 
-def save(figure: Figure, folder: Path) -> list[Path]:
-    """Write training.svg and training.png, both with a transparent background; returns their paths."""
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write NAME.svg and NAME.png, both with a transparent background; returns their paths."""
     folder.mkdir(exist_ok=True)
-    paths = [folder / "training.svg", folder / "training.png"]
+    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
     with mpl.rc_context(STYLE):
         figure.savefig(paths[0], metadata={"Date": None})
         FigureCanvasAgg(figure)

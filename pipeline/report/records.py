@@ -1,6 +1,5 @@
 """What a run left, as the report takes it: state, configuration, outcome; only what is whole and finite. Torch-free."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,9 +76,13 @@ def changed(config: Config, recipe: Config) -> dict[str, tuple[object, object]]:
     return kept
 
 
+MOST = 1e15
+"""Of anything that a run counts, in images, seconds or images a second: sums of such numbers stay finite."""
+
+
 def outcome_of(result: Mapping[str, Any], experiment: str) -> Outcome:
-    """What a result.json says. Raises UserError for a key that is absent, no number, or not finite, and for the result
-    of another experiment."""
+    """What a result.json says. Raises UserError for a key that is absent, no number, or beyond what a run can count,
+    and for the result of another experiment."""
     if result.get("experiment", experiment) != experiment:
         raise UserError(f"result.json: it is of {result.get('experiment')!r:.40}, config.yaml of {experiment}")
     by_stage = result.get("updates_by_stage")
@@ -107,8 +110,8 @@ def _is_count(value: object) -> bool:
 
 def _number(result: Mapping[str, Any], key: str, *, positive: bool = False) -> float:
     value = result.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise UserError(f"result.json: {key} is {value!r:.40}, not a number of 0 or more")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise UserError(f"result.json: {key} is {value!r:.40}, not a number of 0 to {MOST:g}")
     if positive and value == 0:
         raise UserError(f"result.json: {key} is 0, which no run has")
     return float(value)

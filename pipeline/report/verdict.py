@@ -85,10 +85,23 @@ def against(record: Record) -> str:
 
 
 def _changes(changed: Mapping[str, tuple[object, object]]) -> str:
-    first = list(changed.items())[:SHOWN]
-    named = [f"{key} is {here!s:.{MOST}} here and {there!s:.{MOST}} in conf/" for key, (here, there) in first]
+    first = [_first_difference(key, *pair) for key, pair in list(changed.items())[:SHOWN]]
+    named = [f"{key} is {here!s:.{MOST}} here and {there!s:.{MOST}} in conf/" for key, here, there in first]
     more = len(changed) - len(named)
     return "; ".join([*named, *([f"{more} more keys differ"] if more else [])])
+
+
+def _first_difference(key: str, here: object, there: object) -> tuple[str, object, object]:
+    """The first part of two values that differs, with its key, as `recipe.stages[2].start_epoch`; or their lengths."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        parts = [(f"{key}.{name}", here.get(name), there.get(name)) for name in {**here, **there}]
+    elif isinstance(here, list) and isinstance(there, list):
+        pairs = zip(here, there, strict=False)
+        parts = [(f"{key}[{place}]", *pair) for place, pair in enumerate(pairs)]
+        parts.append((f"the length of {key}", len(here), len(there)))
+    else:
+        return key, here, there
+    return next((_first_difference(*part) for part in parts if part[1] != part[2]), (key, here, there))
 
 
 def _compared(outcome: Outcome, run: PublishedRun | None, workers: int) -> Verdict:
@@ -101,10 +114,18 @@ def _compared(outcome: Outcome, run: PublishedRun | None, workers: int) -> Verdi
     if outcome.top1 is None:
         return Verdict(NOT_COMPARABLE, "it was not validated")
     points, ratio = round(outcome.top1 - run.top1, 6), outcome.loop_time_s / run.time_s
-    reason = f"top-1 {_points(points)} {run.top1:.2f} %, {ratio:.2f} times {run.time}"
-    good = abs(points) <= TOP1_POINTS and round(ratio, 6) <= TIME_RATIO
-    return Verdict(REPRODUCED if good else NOT_REPRODUCED, reason)
+    ratio = round(ratio, 6)
+    missed_top1, missed_time = abs(points) > TOP1_POINTS, ratio > TIME_RATIO
+    top1 = f"top-1 {_points(points)} {run.top1:.2f} %{f' (at most {TOP1_POINTS:g})' if missed_top1 else ''}"
+    time = f"{_above(ratio, TIME_RATIO)} times {run.time}{f' (at most {TIME_RATIO:g})' if missed_time else ''}"
+    return Verdict(NOT_REPRODUCED if missed_top1 or missed_time else REPRODUCED, f"{top1}, {time}")
 
 
 def _points(points: float) -> str:
-    return f"{abs(points):.2f} points {'below' if points < 0 else 'above'}"
+    return f"{_above(abs(points), TOP1_POINTS)} points {'below' if points < 0 else 'above'}"
+
+
+def _above(value: float, bound: float) -> str:
+    """A figure with two digits, or with so many that it is seen to be above the bound where it is."""
+    texts = [f"{value:.{digits}f}" for digits in range(2, 7)]
+    return next((text for text in texts if value <= bound or float(text) > bound), texts[-1])

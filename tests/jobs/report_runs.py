@@ -68,7 +68,13 @@ def every_kind(top: Path) -> None:
     finish(*add_run(top / MARKUP.replace("/", ""), ["exp=exp5"], experiment=MARKUP))
     finish(*add_run(top / "other-lr", ["exp=exp3", "optim.lr=2.0"]))
     finish(*add_run(top / "short", ["exp=exp4"]), complete=False, updates=100)
-    for name, content in (("half", '{"complete": tr'), ("not-a-number", None), ("lacking", '{"complete": true}')):
+    damaged = {
+        "half": '{"complete": tr',
+        "not-a-number": None,
+        "lacking": '{"complete": true}',
+        "endless": f'{{"complete": true, "updates": 1{"0" * 400}, "top1": 96.0, "images_per_s": 1.0}}',
+    }
+    for name, content in damaged.items():
         folder, plan = add_run(top / name, ["exp=exp4"])
         finish(folder, plan, top1=float("nan"))
         if content is not None:

@@ -33,6 +33,11 @@ REFUSED = {
     "exp=../exp5": "exp=../exp5: no such choice; there are akiba, exp1,",
     "site=_gpu_cluster": "site=_gpu_cluster: no such choice; there are abci,",
     "recipe.stages=[{start_epoch:0,per_worker_batch:16,x:3}]": "x",
+    "optim.levels.9.factor=1": "optim.levels.9: optim.levels has no entry 9; they count from 0",
+    "model.widths.9=1": "model.widths.9: model.widths has no entry 9; they count from 0",
+    "recipe.stages.x.start_epoch=1": "recipe.stages is a list, whose entries are recipe.stages.0, recipe.stages.1",
+    "recipe.stages=[1]": "recipe.stages[0]=1: it is a group of keys, {start_epoch: …}",
+    "recipe.grid=3": "recipe.grid=3: it is a group of keys, vertical, horizontal",
 }
 
 
@@ -68,6 +73,19 @@ def conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     shutil.copytree(compose.CONF, tmp_path / "conf", ignore=shutil.ignore_patterns("user.yaml"))
     monkeypatch.setattr(compose, "CONF", tmp_path / "conf")
     return tmp_path / "conf"
+
+
+def test_a_mistake_in_an_experiments_file_is_told_with_the_file(conf: Path) -> None:
+    path = conf / "exp" / "exp4.yaml"
+    path.write_text(path.read_text().replace("vertical: 34", "vertical: 33"))
+    line = "recipe.grid is 33x96 = 3168 workers; recipe.workers is 3264"
+    with pytest.raises(UserError, match=rf"^conf/exp/exp4\.yaml: {line}"):
+        compose.compose(["exp=exp4"])
+    with pytest.raises(UserError, match=r"^recipe\.grid is 33x9 "):  # by a word, not by the file
+        compose.compose(["exp=exp4", "recipe.grid.horizontal=9"])
+    path.write_text("")
+    with pytest.raises(UserError, match=r"unknown key exp; the file of conf/exp/ that is chosen is empty, or does not"):
+        compose.compose(["exp=exp4"])
 
 
 USER = "data: {path: /mine}\nsite: {account: me}\ncontainer: {image: /my.sif}\noptim: {lr: 2.5}\n"

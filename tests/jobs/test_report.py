@@ -17,7 +17,7 @@ from pipeline.report.paper_tables import paper_tables
 from pipeline.report.run_table import run_table
 from pipeline.report.table import Cell, Table
 from tests import browser
-from tests.jobs.report_runs import MARKUP, every_kind
+from tests.jobs.report_runs import MARKUP, add_run, every_kind
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +165,6 @@ VERDICTS = {
     "failed": ("failed", "not comparable", "data.path /x: no such folder"),
     "other-lr": ("done", "not comparable", "optim.lr is 2.0 here and 3.1 in conf/"),
     "short": ("done", "not comparable", "stopped after 100 of 1,530 updates"),
-    "half": ("done", "not comparable", "result.json is damaged"),
-    "not-a-number": ("done", "not comparable", "top1 is nan"),
     MARKUP: ("done", "not comparable", "conf/exp/ has no recipe <img"),
 }
 
@@ -182,13 +180,16 @@ def test_what_is_no_run_or_damaged_is_told_in_a_line_each(
     runs: Path, material: Material, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = {Path(folder).name: why for folder, why in material.left_out}
-    assert set(told) == {"notes", "no-yaml", "half", "not-a-number", "lacking"}
+    assert set(told) == {"notes", "no-yaml", "half", "not-a-number", "lacking", "endless"}
+    assert "result.json is damaged" in told["half"]
+    assert "top1 is nan" in told["not-a-number"]
+    assert set(told).isdisjoint(Path(record.folder).name for record in material.records)
     assert "not a run folder" in told["notes"]
     assert "config.yaml is damaged" in told["no-yaml"]
     monkeypatch.setattr(report, "gather", lambda _: material)
     assert command_line.run(report.main, [str(runs), f"report.dir={runs / 'report'}"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert len([line for line in said if line.startswith("left out: ")]) == 5
+    assert len([line for line in said if line.startswith("left out: ")]) == 6
     assert str(runs / "report" / "report.html") in said
 
 
@@ -205,6 +206,40 @@ def test_the_files_are_the_same_bytes_again_and_pictures_are_whole(
     words = " ".join(ElementTree.parse(output / "figure-3-scale-models.svg").getroot().itertext())
     for part in ("Exp. 5", "Reference", "reference, training", "Exp. 5, validation", "error, %", "epoch"):
         assert part in words, part
+
+
+def test_a_figure_of_an_earlier_report_goes_where_the_new_one_has_none(material: Material, tmp_path: Path) -> None:
+    from pipeline.report.files import write
+
+    for name in ("report.html", "report.md", "figure-3-scale-models.svg", "figure-3-scale-models.png"):
+        (tmp_path / name).touch()
+    write(replace(material, records=(), curves={}), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "report.md", "scaling.svg", "scaling.png"}
+
+
+def test_a_report_of_ours_is_passed_over_wherever_the_new_one_goes(tmp_path: Path) -> None:
+    add_run(tmp_path / "run", ["exp=exp5"])
+    for folder in ("report", "notes"):
+        (tmp_path / folder).mkdir()
+    for name in ("report.html", "report.md"):
+        (tmp_path / "report" / name).touch()
+    found = report.folders([str(tmp_path)], tmp_path / "elsewhere")
+    assert [folder.path.name for folder in found] == ["notes", "run"]
+
+
+def test_a_folder_that_no_report_may_be_written_into_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = add_run(tmp_path / "run", ["exp=exp5"])
+    for output, line in {
+        "": "report.dir is empty",
+        "~/zz": "report.dir=~/zz: ~ is a home folder for a shell only",
+        str(folder.path): "lies in the run folder",
+        str(folder.log / "report"): "lies in the run folder",
+    }.items():
+        assert command_line.run(report.main, [str(tmp_path), f"report.dir={output}"]) == 1
+        assert line in capsys.readouterr().err
+    assert not (folder.log / "report").exists()
 
 
 def test_markdown_shows_a_hostile_name_as_text(output: Path) -> None:

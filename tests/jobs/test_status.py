@@ -188,6 +188,9 @@ def test_all_below_runs_are_found_sweeps_too_and_what_is_no_run_is_not(
     (tmp_path / "runs" / "sweeps" / "20261129" / "0").mkdir()
     (tmp_path / "runs" / "sweeps" / "back").symlink_to(tmp_path / "runs")
     (tmp_path / "runs" / "note.txt").touch()
+    (tmp_path / "runs" / "newest").symlink_to(tmp_path / "runs" / "a")
+    (tmp_path / "runs" / "b").symlink_to(tmp_path / "runs" / "sweeps" / "20261129" / "b")
+    assert [row["run"] for row in listed(["runs/newest"], capsys)] == ["runs/newest"]
     assert [row["run"] for row in listed([], capsys)] == ["runs/a", "runs/sweeps/20261129/b"]
     assert [row["run"] for row in listed(["runs/sweeps/20261129"], capsys)] == ["runs/sweeps/20261129/b"]
     assert [row["run"] for row in listed(["--runs", "elsewhere"], capsys)] == ["elsewhere/c"]

@@ -78,6 +78,7 @@ def test_the_reference_and_exp1_to_6_have_five_paired_seeds_and_all_others_two()
     ]  # fmt: skip
     assert [name for name in names if name in study.PAIRED] == list(study.PAIRED)
     assert {"flash", *study.PAIRED} <= set(names)
+    assert study.experiments("5, 2,reference") == ["reference", "exp2", "exp5"]
     assert "scaling" not in names
     assert {one.config.data.path for one in runs} == {compose.compose(["data=study"]).data.path}
     assert not set(study_calibration.SEEDS) & {*study.PAIRED_SEEDS, *study.OTHER_SEEDS}
@@ -212,6 +213,7 @@ def test_a_folder_of_another_recipe_is_refused(
         (["exp=exp5"], "exp=exp5: make study sets that itself"),
         (["--experiments", "exp7"], "--experiments: conf/exp/ has no exp7"),
         (["optim.lrr=1"], "unknown key optim.lrr"),
+        (["--report", "--runs", "/nowhere"], "--runs /nowhere: no such folder"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:

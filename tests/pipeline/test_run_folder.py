@@ -86,6 +86,13 @@ def test_a_result_is_whole_or_absent(tmp_path: Path) -> None:
     assert [path.name for path in folder.path.iterdir() if path.is_file()] == ["result.json"]
 
 
+def test_a_file_that_cannot_be_written_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(tmp_path / "report.html", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
 def test_two_who_ask_whether_a_run_is_alive_do_not_take_each_other_for_it(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
     with_lock = os.open(folder.attempts, os.O_RDONLY)
@@ -140,7 +147,14 @@ def test_a_job_is_called_as_slurm_pbs_and_grid_engine_call_it(tmp_path: Path, jo
     assert folder.job_ids() == [job_id]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3", "null", '{"a": 1}'])
+WHOLE = '{"complete": true, "updates": %s, "top1": %s, "images_per_s": 1.0}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "3", "null", '{"a": 1}', WHOLE % ("1" + "0" * 400, 75), WHOLE % (7, "1" + "0" * 400),
+     WHOLE % (7, '"75.03 %"')],
+)  # fmt: skip
 def test_a_result_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
     folder = RunFolder.create(tmp_path / "run")
     folder.result.write_text(text)

@@ -20,8 +20,12 @@ def test_an_epochs_error_is_the_mean_over_its_images() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"epoch": 1.5}, line(1.5, math.nan, 100), line(1.5, "x", 100), line(math.inf, 1.0, 100), line(1.5, None, 1)]
-)
+    "bad",
+    [
+        {"epoch": 1.5}, line(1.5, math.nan, 100), line(1.5, "x", 100), line(math.inf, 1.0, 100), line(1.5, None, 1),
+        line(1.5, 10**400, 100), line(1.5, 1.0, 1e308), line(1e308, 1.0, 100), line(-1.0, 1.0, 100),
+    ],
+)  # fmt: skip
 def test_a_line_that_says_nothing_is_passed_over(bad: dict[str, object]) -> None:
     assert training_errors([line(0.0, 50.0, 100), bad, line(1.0, 8.0, 100)]) == {1: 50.0, 2: 8.0}
 

@@ -37,6 +37,20 @@ def test_a_value_without_a_mark_is_taken_for_rebuilt_unless_the_line_above_has_o
     assert (marks["recipe.epochs"], marks["recipe.images"]) == ("rebuilt", "paper")
 
 
+@pytest.mark.parametrize(
+    ("comment", "mark"),
+    [
+        ("paper? not sure, rebuilt", "rebuilt"),
+        ("paper, or of its log", "log"),
+        ("log: what the paper says", "log"),
+        ("derived; the rule itself is rebuilt", "derived"),
+        ("papers differ", "rebuilt"),
+    ],
+)
+def test_of_two_marks_in_a_comment_the_less_sure_holds(comment: str, mark: str) -> None:
+    assert marks_in(f"epochs: 90  # {comment}\n") == {"epochs": mark}
+
+
 def test_what_follows_by_arithmetic_is_as_sure_as_the_least_sure_of_its_parts() -> None:
     assert least_sure("paper", "paper") == "derived"
     assert least_sure("paper", "log", "rebuilt") == "rebuilt"

@@ -1,5 +1,6 @@
 """Plots of runs: what they draw, that they say `scale model`, and their one-line errors."""
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -56,8 +57,11 @@ def test_several_runs_are_drawn_together_and_told_apart(tmp_path: Path) -> None:
         run(tmp_path / "b", ["exp=exp5", "seed=1"]),
         run(tmp_path / "c", ["exp=reference"]),
     )
+    first.plots.mkdir()
+    (first.plots / "training.svg").write_text("its own")
     assert plot.main([str(one.path) for one in (first, second, third)]) == 0
-    text = words_of(first.plots / "training.svg")
+    assert (first.plots / "training.svg").read_text() == "its own"
+    text = words_of(first.plots / "together.svg")
     for part in ("exp5 (a), validation", "exp5 (b), validation", "reference, validation"):
         assert part in text, part
     assert "reference: scale model of 1088 GPUs" in text
@@ -78,6 +82,29 @@ def test_the_smoothed_line_is_a_mean_over_an_epoch_around_each_point() -> None:
     values = np.array([8.0, 0, 4, 0, 8, 2, 4])
     expected = [12 / 3, 12 / 4, 20 / 5, 12 / 4, 14 / 4, 14 / 3, 6 / 2]
     assert plot.smoothed(epoch, values, 1.0) == pytest.approx(expected)
+
+
+def test_a_line_that_lacks_a_value_or_a_file_that_is_none_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run(tmp_path / "a", ["exp=exp5"], updates=2)
+    whole = folder.metrics.read_text()
+    told = {
+        whole.replace('"lr": 0.1, ', "", 1): "metrics.jsonl: lr of update 1 is not there",
+        whole.replace('"lr": 0.1, ', '"lr": "high", ', 1): "metrics.jsonl: lr of update 1 is 'high'",
+        whole.replace('"training_error": 89.0', f'"training_error": 1{"0" * 400}'): "metrics.jsonl is damaged",
+        whole.replace('"batch": 64', '"batch": 1e308', 1): "metrics.jsonl: batch of update 1 is 1e+308",
+    }
+    for text, line in told.items():
+        folder.metrics.write_text(text)
+        assert plot.main([str(folder.path)]) == 1
+        assert line in capsys.readouterr().err
+    folder.metrics.unlink()
+    for make, remove in ((Path.mkdir, Path.rmdir), (os.mkfifo, Path.unlink)):
+        make(folder.metrics)
+        assert plot.main([str(folder.path)]) == 1
+        assert "metrics.jsonl is not a regular file" in capsys.readouterr().err
+        remove(folder.metrics)
 
 
 @pytest.mark.parametrize(("make", "expected"), [(False, "no such run folder"), (True, "no metrics yet")])

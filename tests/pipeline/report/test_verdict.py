@@ -49,6 +49,24 @@ def test_a_whole_run_of_the_papers_size_is_held_against_its_pair(
 
 
 @pytest.mark.parametrize(
+    ("given", "reason"),
+    [  # 75.03 - 74.7299 = 0.3001 points; 235.21 / 224 = 1.050045
+        ({"top1": 74.7299}, "top-1 0.3001 points below 75.03 % (at most 0.3), 1.00 times 224 s"),
+        ({"loop_time_s": 235.21}, "top-1 0.00 points above 75.03 %, 1.05004 times 224 s (at most 1.05)"),
+        ({"top1": 75.53, "loop_time_s": 448.0},
+         "top-1 0.50 points above 75.03 % (at most 0.3), 2.00 times 224 s (at most 1.05)"),
+        ({"top1": 74.73, "loop_time_s": 235.2}, "top-1 0.30 points below 75.03 %, 1.05 times 224 s"),
+    ],
+)  # fmt: skip
+def test_it_says_which_bound_was_missed_in_digits_that_show_it(
+    record: Record, given: dict[str, Any], reason: str
+) -> None:
+    assert record.outcome is not None
+    found = verdict(replace(record, outcome=replace(record.outcome, **given)), PUBLISHED)
+    assert found.reason.partition(";")[0] == reason
+
+
+@pytest.mark.parametrize(
     ("experiment", "reason"),
     [
         ("exp5", "no pair of time and accuracy is published of it"),
@@ -103,6 +121,21 @@ def test_what_differs_from_the_recipe_is_named_with_both_values(record: Record) 
     assert found.word == "not comparable"
     named = "optim.lr is 2.0 here and 3.1 in conf/; allreduce.name is ring here and torus in conf/"
     assert found.reason == f"{named}; 2 more keys differ"
+
+
+@pytest.mark.parametrize(
+    ("stages", "reason"),
+    [
+        ("{start_epoch:0,per_worker_batch:16},{start_epoch:45,per_worker_batch:32}",
+         "recipe.stages[1].start_epoch is 45 here and 30 in conf/"),
+        ("{start_epoch:0,per_worker_batch:16},{start_epoch:30,per_worker_batch:32},{start_epoch:60,per_worker_batch:64}",
+         "the length of recipe.stages is 3 here and 2 in conf/"),
+    ],
+)  # fmt: skip
+def test_of_a_list_the_first_part_that_differs_is_named(record: Record, stages: str, reason: str) -> None:
+    words = ["exp=exp2", "site=abci", "site.wall_time=1:00:00", f"recipe.stages=[{stages}]"]
+    differs = changed(compose(words, stand_ins=STAND_INS), record.config)
+    assert verdict(replace(record, changed=differs), PUBLISHED).reason == reason
 
 
 def test_a_scale_model_is_one_whatever_it_reached(record: Record) -> None:
