@@ -98,7 +98,8 @@ AGENT = "/dev/shm/launch-agent"  # noqa: S108 - each host has a /dev/shm of its 
 """On every host: `launch-agent HOST COMMAND...` runs a command on another one, as ssh would."""
 
 SESSION = """
-TMPDIR=$(mktemp -d /dev/shm/mpirun.XXXXXX) && export TMPDIR OMPI_MCA_btl_sm_backing_directory="$TMPDIR" && exec "$@"
+TMPDIR=$(mktemp -d /dev/shm/mpirun.XXXXXX) && export TMPDIR OMPI_MCA_btl_sm_backing_directory="$TMPDIR" &&
+    unset PRTE_MCA_prte_tmpdir_base && exec "$@"
 """
 """Gives an mpirun folders of its own: process ids repeat in namespaces, and a killed one leaves its sockets."""
 

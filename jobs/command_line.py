@@ -28,6 +28,7 @@ class Parser(argparse.ArgumentParser):
 def run(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
     """Run a command; returns its exit code. Ctrl-C, and a reader that has gone, as head, end it quietly."""
     os.umask(0o077)  # a run folder is its owner's
+    take_interrupts()
     closed = sys.stdout is None  # as by >&-; what the command does is done all the same
     if closed:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
@@ -48,6 +49,12 @@ def run(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
             return fail(f"{error.filename}: {why}")
         _drop_output()
         return fail(f"nothing more can be written: {why}")
+
+
+def take_interrupts() -> None:
+    """From here on Ctrl-C is an exception; jobs/__init__.py let it end what was only imported yet."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def fail(line: str) -> int:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -32,7 +33,11 @@ def create(config: Config, words: Sequence[str]) -> RunFolder:
         config.run.dir = str(path if named else path.with_name(safe_name(path.name)))
         check_path("run.dir", Path(config.run.dir).absolute())
     folder = RunFolder.create(config.run.dir, rename=not named)
-    write(folder, config, words)
+    try:
+        write(folder, config, words)
+    except BaseException:  # refused, or Ctrl-C: half a run folder would only stand in the way of its name
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
     return folder
 
 
@@ -55,16 +60,17 @@ def merge(path: str, words: Sequence[str]) -> tuple[RunFolder, Config, list[str]
     """
     folder = RunFolder.open(path)
     check_own(folder.path)  # its words become a script, and its script is run
-    if folder.is_running():  # on this machine; of a cluster's run the scheduler knows
-        raise UserError(f"{folder} is running; wait for its end, or stop it before it goes on elsewhere")
+    check_idle(folder)
     old = load(folder.config)
     before = [str(word) for word in read_yaml(folder.overrides)]
-    forgotten = ("run.resume", "run.dir", "run.stop_after_epochs", "run.stop_after_updates", "resume.regrid")
+    forgotten = ("run.resume", "run.dir", "run.stop_after_epochs", "run.stop_after_updates")
+    # A run that was regridded once keeps the word, since its older checkpoints are of other workers; asked is anew.
+    regrid = any(_key(word) == "resume.regrid" for word in words)
     merged = {_key(word): word for word in before if _key(word) not in forgotten}
     merged |= {_key(word): word for word in words if _key(word) not in ("run.resume", "run.dir")}
     config = compose.compose([*merged.values(), f"run.dir={json.dumps(old.run.dir)}"])
     for key, (was, is_now) in differences(old, config).items():
-        if is_kept(key, regrid=config.resume.regrid):
+        if is_kept(key, regrid=regrid and config.resume.regrid):
             mend = (
                 "so start a new one" if is_kept(key, regrid=True) else "unless resume.regrid=true lets workers change"
             )
@@ -74,6 +80,12 @@ def merge(path: str, words: Sequence[str]) -> tuple[RunFolder, Config, list[str]
     locate_data(config)
     locate_image(config)
     return folder, config, list(merged.values())
+
+
+def check_idle(folder: RunFolder) -> None:
+    """Raise UserError for a run that runs on this machine; of a cluster's the scheduler knows."""
+    if folder.is_running():
+        raise UserError(f"{folder} is running; wait for its end, or stop it before it goes on elsewhere")
 
 
 def write_again(folder: RunFolder, config: Config, words: Sequence[str]) -> None:
@@ -126,16 +138,42 @@ def write(folder: RunFolder, config: Config, words: Sequence[str]) -> None:
 
     Raises UserError where they would hold a secret of this shell.
     """
-    if name := held(f"{OmegaConf.to_yaml(OmegaConf.structured(config))}\n{' '.join(words)}", os.environ):
+    check_secrets(config, words)
+    save(config, folder.config)
+    OmegaConf.save(OmegaConf.create(list(words)), folder.overrides)
+    _add_environment(folder, environment.describe(compose.REPOSITORY))
+    folder.script.write_text(job_script(config, folder))
+    folder.script.chmod(0o700)
+
+
+def check_secrets(config: Config, words: Sequence[str]) -> None:
+    """Raise UserError where a configuration or the words it came from hold a secret of this shell."""
+    values = "\n".join(str(value) for value in _scalars(OmegaConf.to_container(OmegaConf.structured(config))))
+    if name := held("\n".join([values, *words]), os.environ):
         raise UserError(
             f"the configuration holds the value of {name}, which looks like a secret, and run folders are shown to "
             "others; keep it in a file that only you can read"
         )
-    save(config, folder.config)
-    OmegaConf.save(OmegaConf.create(list(words)), folder.overrides)
-    folder.environment.write_text(environment.describe(compose.REPOSITORY))
-    folder.script.write_text(job_script(config, folder))
-    folder.script.chmod(0o700)
+
+
+def _scalars(tree: object) -> Iterator[object]:
+    """Every key and value of nested dicts and lists, as it is and not as YAML would quote it."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield key
+            yield from _scalars(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _scalars(value)
+    else:
+        yield tree
+
+
+def _add_environment(folder: RunFolder, text: str) -> None:
+    """What a run is started in; of one that goes on what earlier attempts were, and found on their nodes, stays."""
+    before = folder.environment.read_text() if folder.environment.exists() else ""
+    if text not in before:
+        folder.environment.write_text("\n".join(filter(None, [before, text])))
 
 
 def job_script(config: Config, folder: RunFolder) -> str:

@@ -14,6 +14,7 @@ from rich.console import Console
 from jobs import compose, local
 from jobs.allocation import beyond_limits
 from jobs.job import Job, make_job
+from jobs.prepare import check_secrets
 from pipeline.config import Config, Plan, make_plan
 from pipeline.errors import UserError
 from pipeline.estimate.algorithms import legal_grids
@@ -30,6 +31,7 @@ def main(words: Sequence[str]) -> int:
     try:
         config = compose.compose(words, stand_ins=STAND_INS)
         folder = RunFolder(config.run.dir)
+        check_secrets(config, words)
         job = None if config.site.scheduler == "local" else make_job(config, folder, compose.REPOSITORY)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

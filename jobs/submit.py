@@ -5,6 +5,7 @@ makes the run folder, writes the script and, at site=local, runs it; at a cluste
 when all runs of a multirun are made, and this program ends. Exit code: the run's own; of a multirun the worst.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from jobs import batch, compose, local, prepare
+from jobs.command_line import take_interrupts
 from jobs.job import Job
 from pipeline.errors import UserError
 from pipeline.report.console import print_comparison
@@ -41,6 +43,7 @@ class Done:
 def main() -> int:
     """Run the application; returns its exit code."""
     os.umask(0o077)  # a run folder is its owner's
+    take_interrupts()
     compose.register()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to us; otherwise Hydra prints and exits by itself
     done: list[Done] = []
@@ -96,19 +99,23 @@ def run(tree: DictConfig, words: Sequence[str], made: list[Job]) -> Done:
     folder = None
     try:
         resumed = OmegaConf.select(tree, "run.resume")
-        if resumed:
-            folder, config = prepare.resume(str(resumed), words)
-        else:
-            config = compose.to_config(tree)
-            if config.site.scheduler != "local":
-                made.append(batch.make(config, words, compose.REPOSITORY))
-                return Done(made[-1].folder, EXIT_DONE)
-            folder = prepare.create(config, words)
-        result = folder.read_result()
-        if result and result["complete"]:
-            print(f"{folder}: nothing left to do, all {result['updates']:,} updates are done", flush=True)
-            return Done(folder, EXIT_DONE)
-        code = local.run(folder)
+        with contextlib.ExitStack() as held:
+            if resumed:
+                folder = RunFolder.open(str(resumed))
+                prepare.check_idle(folder)
+                held.enter_context(folder.submitting())  # to its end: the script's own lock comes a moment later
+                prepare.resume(str(resumed), words)
+            else:
+                config = compose.to_config(tree)
+                if config.site.scheduler != "local":
+                    made.append(batch.make(config, words, compose.REPOSITORY))
+                    return Done(made[-1].folder, EXIT_DONE)
+                folder = prepare.create(config, words)
+            result = folder.read_result()
+            if result and result["complete"]:
+                print(f"{folder}: nothing left to do, all {result['updates']:,} updates are done", flush=True)
+                return Done(folder, EXIT_DONE)
+            code = local.run(folder)
     except UserError as error:
         return Done(folder, fail(f"{whose(words)}{error}"))
     except compose.REFUSALS as error:

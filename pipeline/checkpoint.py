@@ -22,6 +22,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,7 +32,14 @@ from torch import Tensor
 from pipeline.config.identity import is_kept
 from pipeline.data.epochs import Epochs
 from pipeline.errors import UserError
-from pipeline.run_folder import RunFolder, write_atomically
+from pipeline.run_folder import RunFolder, check_regular, write_atomically
+
+SUM_BYTES = 4096
+"""More than a checksum's file has."""
+
+
+class DamagedError(UserError):
+    """A checkpoint is not what was written, so that the one before it is to be used."""
 
 
 @dataclass(frozen=True)
@@ -80,31 +88,62 @@ def newest(folder: RunFolder) -> int | None:
     return max(folder.saved_updates(), default=None)
 
 
-def sift(folder: RunFolder) -> list[str]:
+def sift(folder: RunFolder, *, last: int | None = None) -> list[str]:
     """Put damaged checkpoints that are newer than the newest good one out of the way; a line for each.
 
-    They stay beside the good ones as `update-000500.pt.damaged`. What an interrupted writer left is removed.
-    Raises UserError where there are some and none is good: a run does not begin anew by itself.
+    last: the run's last update. They stay beside the good ones as `update-000500.pt.damaged`. What an interrupted
+    writer left is removed. Raises UserError where there are some and none is good: a run does not begin anew by itself.
     """
     for scrap in folder.checkpoints.glob(".*.pt*"):
-        scrap.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # no file: none of ours
+            scrap.unlink()
     damaged: list[tuple[Path, str]] = []
     for update in reversed(folder.saved_updates()):
         path = folder.checkpoint(update)
         try:
-            _check(path)
-        except UserError as error:
+            check(path, last=last)
+        except DamagedError as error:
             damaged.append((path, str(error)))
             continue
         for other, _ in damaged:
-            other.replace(other.with_name(f"{other.name}.damaged"))
-            _checksum_of(other).unlink(missing_ok=True)
+            _put_aside(other)
         return [f"{why}; going on from update {update}" for _, why in damaged]
     if damaged:
         raise UserError(
             f"no checkpoint of {folder} is good: {damaged[0][1]}; to begin anew, remove what is in {folder.checkpoints}"
         )
     return []
+
+
+def _put_aside(path: Path) -> None:
+    """A damaged checkpoint is nothing of the run's any more; one that was there stays too."""
+    names = chain([f"{path.name}.damaged"], (f"{path.name}.damaged-{number}" for number in count(2)))
+    path.replace(next(one for one in map(path.with_name, names) if not os.path.lexists(one)))
+    with contextlib.suppress(OSError):
+        _checksum_of(path).unlink()
+
+
+def check(path: Path, *, last: int | None = None) -> State:
+    """A checkpoint that is what was written: by its checksum, where it has one, and by the update of its name.
+
+    Raises DamagedError for any other. last: the run's last update, beyond which there is none.
+    """
+    checked_regular(path)
+    _check_sum(path)
+    state = read(path)
+    if path.name != RunFolder(path.parent.parent).checkpoint(state.update).name:
+        raise DamagedError(f"{path} is damaged: it holds the state after update {state.update}")
+    if last is not None and state.update > last:
+        raise DamagedError(f"{path} is damaged: the run ends at update {last}")
+    return state
+
+
+def checked_regular(path: Path) -> None:
+    """Raise DamagedError for what is no file, and would never come to an end."""
+    try:
+        check_regular(path)
+    except UserError as error:
+        raise DamagedError(f"{path} is damaged: {str(error).removeprefix(f'{path} ')}") from None
 
 
 def load(
@@ -125,22 +164,25 @@ def load(
     ]
     for name, found, value in pairs:
         if found != value and name not in free and is_kept(name, regrid=regrid):
-            mend = "; resume.regrid=true goes on with other workers" if name in ("workers", "grid") else ""
+            mend = ", or go on with other workers by resume.regrid=true" if name in ("workers", "grid") else ""
             raise UserError(f"{path} was saved with {name} {found}, this run has {value}; start a new run{mend}")
     return state
 
 
 def read(path: Path) -> State:
-    """Read a checkpoint. Raises UserError where it is absent or damaged."""
+    """Read a checkpoint. Raises UserError where it is absent or cannot be read, DamagedError where it is damaged."""
+    checked_regular(path)
     try:
         _check_archive(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
         return _as_state(content, path.stat().st_size)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such checkpoint") from None
+        raise DamagedError(f"{path}: no such checkpoint") from None
+    except PermissionError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except Exception as error:  # torch.load has no error type of its own for damage
         kind = type(error).__name__
-        raise UserError(f"{path} is damaged or no checkpoint ({kind}); remove it to use another") from None
+        raise DamagedError(f"{path} is damaged or no checkpoint ({kind}); remove it to use another") from None
 
 
 @contextmanager
@@ -183,16 +225,21 @@ def _tensors(tree: Any) -> Iterator[Tensor]:
             yield from _tensors(one)
 
 
-def _check(path: Path) -> None:
-    """Raise UserError where a checkpoint is not what was written; one without a checksum must open at least."""
+def _check_sum(path: Path) -> None:
+    """Raise DamagedError where a checkpoint has another checksum than the one beside it; one without any passes."""
+    checked_regular(_checksum_of(path))
     try:
-        said = _checksum_of(path).read_text().split()[:1]
-    except OSError:
-        read(path)
+        with _checksum_of(path).open("rb") as file:
+            said = file.read(SUM_BYTES).decode(errors="replace").split()[:1]
+    except FileNotFoundError:
         return
-    with path.open("rb") as file:
-        if said != [hashlib.file_digest(file, "sha256").hexdigest()]:
-            raise UserError(f"{path} is damaged: its SHA-256 is not that of {_checksum_of(path).name}")
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise DamagedError(f"{path}: no such checkpoint") from None
+    if said != [found]:
+        raise DamagedError(f"{path} is damaged: its SHA-256 is not that of {_checksum_of(path).name}")
 
 
 def _checksum_of(path: Path) -> Path:

@@ -53,8 +53,7 @@ def evaluate(folder: RunFolder, path: Path | None) -> dict[str, object]:
         raise UserError(
             f"{folder} has no checkpoint yet; one is written every {config.run.checkpoint_every_updates} updates"
         )
-    path = path or folder.checkpoint(saved[-1])
-    state = checkpoint.read(path)
+    path, state = (path, checkpoint.read(path)) if path else newest_good(folder, saved)
     model = models.build(config.model).to(memory_format=torch.channels_last)
     with checkpoint.fitting(path):
         model.load_state_dict(state.model)
@@ -67,6 +66,22 @@ def evaluate(folder: RunFolder, path: Path | None) -> dict[str, object]:
         "top1": percent(counts),
         "validation_images": int(counts[1]),
     }
+
+
+def newest_good(folder: RunFolder, saved: list[int]) -> tuple[Path, checkpoint.State]:
+    """The newest checkpoint that is what was written; a damaged one is told and left as it is. Raises UserError."""
+    damaged = []
+    for update in reversed(saved):
+        path = folder.checkpoint(update)
+        try:
+            state = checkpoint.check(path)
+        except checkpoint.DamagedError as error:
+            damaged.append(str(error))
+            continue
+        for line in damaged:
+            print(f"warning: {line}; this is of update {update}", file=sys.stderr, flush=True)
+        return path, state
+    raise UserError(f"no checkpoint of {folder} is good: {damaged[0]}")
 
 
 def main(arguments: list[str]) -> int:

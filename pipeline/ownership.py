@@ -15,12 +15,13 @@ OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 
 
 def check_own(folder: Path) -> None:
-    """Raise UserError where somebody else owns a folder or anything in it, or could write there.
+    """Raise UserError where somebody else owns a run folder, anything in it, or a checkpoint, or could write there.
 
     Of a link, what it leads to counts. Where others cannot enter, the modes of what is inside do not matter.
     """
     entered = bool(folder.stat().st_mode & OTHERS_ENTER)
-    for path in (folder, *sorted(folder.iterdir())):
+    checkpoints = folder / "checkpoints"
+    for path in (folder, *sorted(folder.iterdir()), *(sorted(checkpoints.iterdir()) if checkpoints.is_dir() else ())):
         try:
             found = path.stat()
         except FileNotFoundError:  # a link that leads nowhere, or a file that went meanwhile

@@ -160,8 +160,9 @@ class RunFolder:
 
     def saved_updates(self) -> list[int]:
         """The updates that have a checkpoint, rising."""
-        names = (path.stem.removeprefix("update-") for path in self.checkpoints.glob("update-*.pt"))
-        return sorted(int(name) for name in names if name.isdigit())
+        found = (re.fullmatch(r"update-([0-9]{6,12})\.pt", path.name) for path in self.checkpoints.glob("update-*.pt"))
+        updates = sorted(int(one[1]) for one in found if one)
+        return [update for update in updates if os.path.lexists(self.checkpoint(update))]
 
     def is_running(self) -> bool:
         """Whether a script of this run is alive: it and all its processes hold the lock on attempts/.
@@ -227,18 +228,25 @@ class RunFolder:
 
     @contextlib.contextmanager
     def submitting(self) -> Iterator[None]:
-        """Hold the run for a submission, since two at once would take turns at one folder.
+        """Hold the run for a submission or a start, since two at once would take turns at one folder.
 
-        Raises UserError where it is held.
+        Raises UserError where it is held. A folder is locked: a file would be another one once it is written.
         """
-        with self.config.open("rb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"{self} is being submitted by somebody else just now; see make status") from None
-            except OSError:  # a file system without locks
-                pass
+        lock = -1
+        try:
+            lock = os.open(self.log, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            line = f"{self} is being started or submitted by somebody else just now; see make status"
+            raise UserError(line) from None
+        except OSError:  # a file system without locks
+            pass
+        try:
             yield
+        finally:
+            if lock >= 0:
+                os.close(lock)
 
     def last_words(self, log: Path) -> str:
         """The last line of a log that says something; of a long log only the end is read."""

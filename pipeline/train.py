@@ -187,7 +187,7 @@ def _train(
     from pipeline.trainer import Trainer, epochs_of
 
     if me.is_head:
-        for line in checkpoint.sift(folder):
+        for line in checkpoint.sift(folder, last=plan.updates):
             console.print(f"warning: {line}", highlight=False, markup=False, soft_wrap=True)
             print(f"warning: {line}", flush=True)
     me.heartbeat.at("reading the data")
@@ -280,6 +280,8 @@ class Watcher(Silent):
             print_averaging(console, averaging)
         if update:
             self._console.print(f"going on after update {update} of {self._plan.updates}", highlight=False)
+        elif self._folder.metrics.exists():
+            self._console.print("there is no checkpoint: from the beginning", highlight=False)
         self._open_records(update)
         every_s = self._config.run.log_every_s
         displays = [(self._console, every_s), (log, every_s)]

@@ -20,6 +20,10 @@ SHARE = 0.5
 """Of the time that an update took too long: what a worker must have more than the median worker to be its cause."""
 
 
+SINCE = "since the last agreement"
+"""What the times of a slow update's phases are of: workers tell one another now and then, not after each update."""
+
+
 @dataclass(frozen=True)
 class Spent:
     """Where the time of some updates went on one worker, in seconds."""
@@ -59,11 +63,13 @@ def line(update: int, took_s: float, times: float, spent: Sequence[Spent], hosts
     slowest = max(range(len(own)), key=own.__getitem__)
     longer_s = own[slowest] - statistics.median_low(own)
     began = f"update {update:,} took {took_s:.2f} s, {times:.1f} times the median"
-    if len(own) > 1 and longer_s < SHARE * took_s * (1 - 1 / times):
+    if len(own) == 1:
+        return f"{began}: most in {_most(spent)}"
+    if longer_s < SHARE * took_s * (1 - 1 / times):
         return f"{began}: all workers spent it alike, most in {_most(spent)}"
     phase = "data" if spent[slowest].data_s > spent[slowest].compute_s else "compute"
     seconds = spent[slowest].data_s if phase == "data" else spent[slowest].compute_s
-    return f"{began}: rank {slowest} (on {hosts[slowest]}) was the slowest, in {phase} ({seconds:.2f} s)"
+    return f"{began}: rank {slowest} (on {hosts[slowest]}) was the slowest, in {phase} ({seconds:.2f} s {SINCE})"
 
 
 def _most(spent: Sequence[Spent]) -> str:
@@ -73,7 +79,7 @@ def _most(spent: Sequence[Spent]) -> str:
         "communication": sum(one.averaging_s for one in spent),
     }
     phase = max(sums, key=sums.__getitem__)
-    return f"{phase} ({sums[phase] / len(spent):.2f} s)"
+    return f"{phase} ({sums[phase] / len(spent):.2f} s {SINCE})"
 
 
 class LostLoss:

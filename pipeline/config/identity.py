@@ -5,7 +5,7 @@ from pipeline.config.schema import Config
 
 RESUMABLE = (
     "run.", "resume.", "data.path", "data.prefetch_updates", "data.decoder_threads", "data.on_bad_sample",
-    "data.placement", "data.exchange_round_bytes", "data.sample_kb", "container",
+    "data.placement", "data.exchange_round_bytes", "data.sample_kb", "container", "allreduce.timeout_s",
 )  # fmt: skip
 """Keys that may differ when a run is gone on with: they change where and how long, not what. data.on_bad_sample too: a
 run that a bad sample ended can go on without it, as it would have from the start."""

@@ -27,7 +27,8 @@ def test_a_worker_that_stands_still_for_a_moment_is_named(sample: Path, tmp_path
     assert len(lines) == STRUCK + 4
     (line,) = [line for line in found[0].slow if line.startswith(f"update {STRUCK} ")]
     assert re.fullmatch(
-        r"update 24 took [\d.]+ s, [\d.]+ times the median: rank 2 \(on .+\) was the slowest, in compute \([\d.]+ s\)",
+        r"update 24 took [\d.]+ s, [\d.]+ times the median: rank 2 \(on .+\) was the slowest, in compute "
+        r"\([\d.]+ s since the last agreement\)",
         line,
     )
     note(Row("a rank slow for a moment", f"slow: {line}", None, 0, "the run goes on"))

@@ -28,6 +28,37 @@ def test_what_changes_no_pixel_of_a_good_sample_may_change(folder: RunFolder, wo
     assert config == compose(["exp=exp5", f"data.path={config.data.path}", f"run.dir={config.run.dir}", word])
 
 
+def test_a_run_that_was_regridded_keeps_its_older_checkpoints_and_asks_again_before_the_next_grid(
+    folder: RunFolder,
+) -> None:
+    _, config = prepare.resume(str(folder.path), ["workers=2", "resume.regrid=true"])
+    assert (config.workers, config.resume.regrid) == (2, True)
+    _, config = prepare.resume(str(folder.path), ["allreduce.timeout_s=900"])  # as the line of a lost worker has it
+    assert (config.workers, config.resume.regrid, config.allreduce.timeout_s) == (2, True, 900.0)
+    with pytest.raises(UserError, match=r"workers was 2 in .* and is 1 now; .* unless resume.regrid=true lets"):
+        prepare.resume(str(folder.path), ["workers=1"])
+
+
+def test_what_was_found_of_earlier_attempts_stays_in_the_environment(folder: RunFolder) -> None:
+    with folder.environment.open("a") as file:
+        file.write("\nattempt 0, on a day\nhosts node7\n")
+    prepare.resume(str(folder.path), [])
+    assert "hosts node7" in folder.environment.read_text()
+    assert folder.environment.read_text().startswith("host ")
+
+
+def test_a_new_run_that_is_refused_leaves_its_name_free(
+    tmp_path: Path, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "@it's: a #secret")
+    words = ["exp=exp5", f"data.path={sample}", f"run.dir={tmp_path}/new"]
+    config = compose(words)
+    config.site.environment["LOGIN"] = "user @it's: a #secret"  # which YAML quotes
+    with pytest.raises(UserError, match="the configuration holds the value of SOME_TOKEN"):
+        prepare.create(config, words)
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_run_folder_that_somebody_else_could_have_written_is_not_gone_on_with(folder: RunFolder) -> None:
     folder.path.chmod(0o770)
     before = folder.script.read_bytes()

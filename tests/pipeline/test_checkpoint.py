@@ -62,7 +62,10 @@ def test_another_grids_checkpoint_is_refused(folder: RunFolder) -> None:
 def test_other_workers_go_on_where_that_is_asked_for_and_the_batches_are_the_same(folder: RunFolder) -> None:
     checkpoint.save(folder, state(10), keep=2)
     other = Epochs(0, make_plan(compose(["exp=exp5", "workers=2"])))
-    with pytest.raises(UserError, match=r"with workers 4, this run has 2; start a new run; resume.regrid=true goes on"):
+    with pytest.raises(
+        UserError,
+        match=r"with workers 4, this run has 2; start a new run, or go on with other workers by resume.regrid=true",
+    ):
         checkpoint.load(folder, 10, other, {})
     assert checkpoint.load(folder, 10, other, {"workers": "2"}, regrid=True).update == 10
     with pytest.raises(UserError, match="updates_by_stage"):
@@ -118,6 +121,88 @@ def test_damaged_ones_are_named_and_the_one_before_is_used(folder: RunFolder, da
     assert checkpoint.sift(folder) == []
 
 
+def sealed(path: Path) -> None:
+    """Give a checkpoint the checksum of what it holds now."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_name(f"{path.name}.sha256").write_text(f"{digest}  {path.name}\n")
+
+
+def put_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def put_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def put_link_to_nothing(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/nowhere")
+
+
+def put_endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def put_noise_with_its_sum(path: Path) -> None:
+    path.write_bytes(bytes(range(256)) * 4)
+    sealed(path)
+
+
+def put_another_updates_state(path: Path) -> None:
+    path.write_bytes(path.with_name("update-000010.pt").read_bytes())
+    sealed(path)
+
+
+def put_noise_as_its_sum(path: Path) -> None:
+    path.with_name(f"{path.name}.sha256").write_bytes(bytes(range(256)))
+
+
+def put_pipe_as_its_sum(path: Path) -> None:
+    put_pipe(path.with_name(f"{path.name}.sha256"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        put_folder, put_pipe, put_link_to_nothing, put_endless, put_noise_with_its_sum, put_another_updates_state,
+        put_noise_as_its_sum, put_pipe_as_its_sum,
+    ],
+)  # fmt: skip
+def test_whatever_stands_in_a_checkpoints_place_gives_way_to_the_one_before(
+    folder: RunFolder, damage: Callable[[Path], None]
+) -> None:
+    for update in (10, 20, 30):
+        path = checkpoint.save(folder, state(update), keep=3)
+    damage(path)
+    (line,) = checkpoint.sift(folder)
+    assert line.startswith(str(folder.checkpoints / "update-000030.pt"))
+    assert line.endswith("; going on from update 20")
+    assert folder.saved_updates() == [10, 20]
+    assert os.path.lexists(folder.checkpoints / "update-000030.pt.damaged")
+    checkpoint.save(folder, state(30), keep=3)
+    assert checkpoint.check(folder.checkpoint(30)).update == 30
+
+
+def test_a_checkpoint_beyond_the_runs_end_is_none_of_its(folder: RunFolder) -> None:
+    for update in (10, 5000):
+        checkpoint.save(folder, state(update), keep=3)
+    (line,) = checkpoint.sift(folder, last=2010)
+    assert line.endswith("update-005000.pt is damaged: the run ends at update 2010; going on from update 10")
+
+
+def test_only_names_that_are_written_so_count(folder: RunFolder) -> None:
+    checkpoint.save(folder, state(10), keep=3)
+    for name in ("update-\u0667\u0667\u0667777.pt", "update-0000000011.pt", "update-7.pt", "update-best.pt"):
+        (folder.checkpoints / name).write_bytes(b"x")
+    (folder.checkpoints / ".update-000020.pt.4711").mkdir()
+    assert folder.saved_updates() == [10]
+    assert checkpoint.sift(folder) == []
+
+
 def test_a_run_none_of_whose_checkpoints_is_good_does_not_begin_anew(folder: RunFolder) -> None:
     path = checkpoint.save(folder, state(10), keep=2)
     path.write_bytes(b"")
@@ -153,9 +238,9 @@ def test_a_pickle_that_would_run_code_is_refused_by_every_reader(folder: RunFold
     torch.save({"update": Evil()}, path)
     checksum = hashlib.sha256(path.read_bytes()).hexdigest()
     path.with_name(f"{path.name}.sha256").write_text(f"{checksum}  {path.name}\n")  # who writes one writes the other
-    assert checkpoint.sift(folder) == []
     save(compose(["exp=exp5"]), folder.config)
     readers: list[Callable[[], object]] = [
+        lambda: checkpoint.sift(folder),
         lambda: checkpoint.read(path),
         lambda: checkpoint.load(folder, 1, Epochs(0, make_plan(compose(["exp=exp5"]))), {}),
         lambda: evaluate(folder, None),

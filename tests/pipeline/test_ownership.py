@@ -19,6 +19,8 @@ def folder(tmp_path: Path) -> Path:
     path.mkdir(mode=0o700)
     (path / "config.yaml").write_text("")
     (path / "config.yaml").chmod(0o644)
+    (path / "checkpoints").mkdir()
+    (path / "checkpoints" / "update-000010.pt").touch(0o644)
     return path
 
 
@@ -29,7 +31,14 @@ def test_a_folder_that_only_its_user_can_write_is_own(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [(".", 0o770), (".", 0o1777), ("config.yaml", 0o664), ("config.yaml", 0o602)]
+    ("name", "mode"),
+    [
+        (".", 0o770),
+        (".", 0o1777),
+        ("config.yaml", 0o664),
+        ("config.yaml", 0o602),
+        ("checkpoints/update-000010.pt", 0o666),
+    ],
 )
 def test_what_others_can_write_is_not(folder: Path, name: str, mode: int) -> None:
     folder.chmod(0o755)
@@ -39,7 +48,7 @@ def test_what_others_can_write_is_not(folder: Path, name: str, mode: int) -> Non
 
 
 @needs_root
-@pytest.mark.parametrize("name", [".", "config.yaml"])
+@pytest.mark.parametrize("name", [".", "config.yaml", "checkpoints/update-000010.pt"])
 def test_what_another_user_owns_is_not(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     os.chown(folder / name, NOBODY, NOBODY)
     with pytest.raises(UserError, match=r"belongs to nobody, so what is in .* may be somebody else's words"):

@@ -126,7 +126,7 @@ def test_two_cannot_submit_one_run_at_once(tmp_path: Path) -> None:
     folder.config.touch()
     with (
         folder.submitting(),
-        pytest.raises(UserError, match="is being submitted by somebody else"),
+        pytest.raises(UserError, match="is being started or submitted by somebody else"),
         folder.submitting(),
     ):
         pass

@@ -36,8 +36,8 @@ def test_none_is_found_where_none_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        ({2: Spent(1.8, 0.2, 0.0)}, "rank 2 (on node1) was the slowest, in data (1.80 s)"),
-        ({0: Spent(0.01, 1.9, 0.0)}, "rank 0 (on node0) was the slowest, in compute (1.90 s)"),
+        ({2: Spent(1.8, 0.2, 0.0)}, "rank 2 (on node1) was the slowest, in data (1.80 s since the last agreement)"),
+        ({0: Spent(0.01, 1.9, 0.0)}, "rank 0 (on node0) was the slowest, in compute (1.90 s since the last agreement)"),
     ],
 )
 def test_the_worker_that_the_others_waited_for_is_named(others: dict[int, Spent], words: str) -> None:
@@ -48,17 +48,17 @@ def test_the_worker_that_the_others_waited_for_is_named(others: dict[int, Spent]
 @pytest.mark.parametrize(
     ("alike", "words"),
     [
-        (Spent(0.01, 0.2, 1.8), "most in communication (1.80 s)"),
-        (Spent(1.8, 0.2, 0.1), "most in data (1.80 s)"),
-        (Spent(0.01, 1.9, 0.1), "most in compute (1.90 s)"),
+        (Spent(0.01, 0.2, 1.8), "most in communication (1.80 s since the last agreement)"),
+        (Spent(1.8, 0.2, 0.1), "most in data (1.80 s since the last agreement)"),
+        (Spent(0.01, 1.9, 0.1), "most in compute (1.90 s since the last agreement)"),
     ],
 )
 def test_what_all_spent_alike_is_no_workers_fault(alike: Spent, words: str) -> None:
     assert line(7, 2.0, 10.0, [alike] * 4, HOSTS).endswith(f": all workers spent it alike, {words}")
 
 
-def test_one_worker_alone_is_its_own_slowest() -> None:
-    assert "rank 0 (on node0) was the slowest, in data" in line(7, 2.0, 10.0, [Spent(1.9, 0.1, 0.0)], HOSTS)
+def test_one_worker_alone_is_nobodys_slowest() -> None:
+    assert "times the median: most in data" in line(7, 2.0, 10.0, [Spent(1.9, 0.1, 0.0)], HOSTS)
 
 
 def test_a_loss_that_is_no_number_for_so_many_updates_ends_the_run() -> None:

@@ -174,7 +174,7 @@ while [ "$waiting" = 1 ]; do
     [ "$status" = 127 ] || code=$status
 done
 if [ "$code" != 0 ] && [ "$code" != 85 ] && [ "$told_to_end" = no ] && [ ! -e "$attempt/ready" ] &&
-    [ "$logged" = "$(log_bytes)" ]; then
+    [ ! -e "$attempt/errors" ] && [ "$logged" = "$(log_bytes)" ]; then
     echo "the launcher ended with code $status before the ranks were ready, without a word" >&2
 fi
 # A launcher whose daemons were killed may call it a success: only the ranks know whether they are done.
