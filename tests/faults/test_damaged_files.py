@@ -101,12 +101,19 @@ def staged(shards: Path, folder: Path) -> list[bytes]:
     return [bytes(memory.image(sample)) for sample in range(len(memory.index))]
 
 
-@FUZZED
-@given(data=st.data())
-def test_configurations(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+@pytest.fixture(scope="module")
+def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run; every example changes it and puts it back."""
     path = tmp_path_factory.mktemp("config") / "config.yaml"
     save(compose(["exp=exp5"]), path)
-    found = with_changed(path, data.draw(mutated(path.read_bytes())), lambda: plan_of(path))
+    return path
+
+
+@FUZZED
+@given(data=st.data())
+def test_configurations(configuration: Path, data: st.DataObject) -> None:
+    content = data.draw(mutated(configuration.read_bytes()))
+    found = with_changed(configuration, content, lambda: plan_of(configuration))
     assert isinstance(found, str) or found
 
 

@@ -27,7 +27,14 @@ LOST = {
 """Workers, the rank, what befalls it, and what is printed."""
 
 
-@pytest.mark.parametrize("case", ["stopped", "killed", pytest.param("stopped, and the first", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param("stopped", marks=pytest.mark.long),
+        "killed",
+        pytest.param("stopped, and the first", marks=pytest.mark.long),
+    ],
+)
 def test_a_lost_worker_is_named_and_nothing_of_the_run_stays(repository: Path, tmp_path: Path, case: str) -> None:
     workers, rank, number, expected = LOST[case]
     folder = RunFolder(tmp_path / "run")

@@ -55,6 +55,7 @@ def lines(folder: RunFolder) -> list[dict[str, Any]]:
     return read_metrics(folder.metrics)
 
 
+@pytest.mark.long
 def test_a_node_that_is_cut_off_is_named_and_mpirun_does_not_wait_for_it(hosts: EmulatedHosts, tmp_path: Path) -> None:
     folder = hosts_run.make(hosts, tmp_path / "run", WORDS)
     took_s, lost = strike(hosts, folder, hosts.cut)

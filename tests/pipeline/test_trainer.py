@@ -190,6 +190,7 @@ def test_accumulation_on_1_and_2_workers_is_4_workers_within_rounding(sample: Pa
                 torch.testing.assert_close(fewer["model"][name], value, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_with_other_workers_and_another_grid_on_the_same_images(sample: Path, tmp_path: Path) -> None:
     words = ["exp=exp5", *MODEL, *SHORT, f"data.path={sample}", "allreduce.wire=fp32", "precision.loss_scale=null"]
     folder = RunFolder.create(tmp_path / "moved")
