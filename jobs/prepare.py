@@ -53,6 +53,17 @@ def resume(path: str, words: Sequence[str]) -> tuple[RunFolder, Config]:
     return folder, config
 
 
+@contextlib.contextmanager
+def going_on(path: str, words: Sequence[str]) -> Iterator[RunFolder]:
+    """`resume`, with the run held while the body runs it: the script's own lock comes a moment later, and another who
+    goes on with it in between would write over its configuration. Raises UserError as that does."""
+    folder = RunFolder.open(path)
+    check_idle(folder)  # before the other lock: who runs for hours is not about to start
+    with folder.submitting():
+        resume(path, words)
+        yield folder
+
+
 def merge(path: str, words: Sequence[str]) -> tuple[RunFolder, Config, list[str]]:
     """What an old run folder would go on with: (folder, configuration, words it comes from). Changes nothing.
 

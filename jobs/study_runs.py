@@ -98,10 +98,10 @@ def run_one(one: Planned) -> int:
     """Begin a run, or go on with it; returns its exit code, after one line where it failed."""
     try:
         if one.folder.config.is_file() and one.folder.script.is_file():
-            prepare.resume(str(one.folder.path), [])
-        else:
-            remove_unbegun(one.folder)
-            prepare.create(one.config, one.words)
+            with prepare.going_on(str(one.folder.path), []) as folder:
+                return local.run(folder, shown=False)
+        remove_unbegun(one.folder)
+        prepare.create(one.config, one.words)
         return local.run(one.folder, shown=False)
     except UserError as error:
         return fail(f"{one.name}: {error}")

@@ -5,7 +5,6 @@ makes the run folder, writes the script and, at site=local, runs it; at a cluste
 when all runs of a multirun are made, and this program ends. Exit code: the run's own; of a multirun the worst.
 """
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -99,31 +98,35 @@ def run(tree: DictConfig, words: Sequence[str], made: list[Job]) -> Done:
     folder = None
     try:
         resumed = OmegaConf.select(tree, "run.resume")
-        with contextlib.ExitStack() as held:
-            if resumed:
-                folder = RunFolder.open(str(resumed))
-                prepare.check_idle(folder)
-                held.enter_context(folder.submitting())  # to its end: the script's own lock comes a moment later
-                prepare.resume(str(resumed), words)
-            else:
-                config = compose.to_config(tree)
-                if config.site.scheduler != "local":
-                    made.append(batch.make(config, words, compose.REPOSITORY))
-                    return Done(made[-1].folder, EXIT_DONE)
-                folder = prepare.create(config, words)
-            result = folder.read_result()
-            if result and result["complete"]:
-                print(f"{folder}: nothing left to do, all {result['updates']:,} updates are done", flush=True)
-                return Done(folder, EXIT_DONE)
-            code = local.run(folder)
+        if resumed:
+            folder = RunFolder.open(str(resumed))
+            with prepare.going_on(str(resumed), words):
+                code = here(folder)
+        else:
+            config = compose.to_config(tree)
+            if config.site.scheduler != "local":
+                made.append(batch.make(config, words, compose.REPOSITORY))
+                return Done(made[-1].folder, EXIT_DONE)
+            folder = prepare.create(config, words)
+            code = here(folder)
     except UserError as error:
         return Done(folder, fail(f"{whose(words)}{error}"))
     except compose.REFUSALS as error:
         return Done(folder, fail(whose(words) + compose.explain(error, words)))
     except OSError as error:
         return Done(folder, fail(f"{whose(words)}{error.filename or folder} cannot be written: {error.strerror}"))
-    print(f"run folder: {folder}", flush=True)
     return Done(folder, code)
+
+
+def here(folder: RunFolder) -> int:
+    """Run what is left of a run on this machine; returns its code."""
+    result = folder.read_result()
+    if result and result["complete"]:
+        print(f"{folder}: nothing left to do, all {result['updates']:,} updates are done", flush=True)
+        return EXIT_DONE
+    code = local.run(folder)
+    print(f"run folder: {folder}", flush=True)
+    return code
 
 
 def whose(words: Sequence[str]) -> str:

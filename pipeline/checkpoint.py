@@ -126,10 +126,14 @@ def _put_aside(path: Path) -> None:
 def check(path: Path, *, last: int | None = None) -> State:
     """A checkpoint that is what was written: by its checksum, where it has one, and by the update of its name.
 
-    Raises DamagedError for any other. last: the run's last update, beyond which there is none.
+    last: the run's last update, beyond which there is none. Raises DamagedError for any other, UserError where it
+    cannot be read.
     """
-    checked_regular(path)
-    _check_sum(path)
+    _check_regular(path)
+    try:
+        _check_sum(path)
+    except OSError as error:
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}") from None
     state = read(path)
     if path.name != RunFolder(path.parent.parent).checkpoint(state.update).name:
         raise DamagedError(f"{path} is damaged: it holds the state after update {state.update}")
@@ -138,7 +142,7 @@ def check(path: Path, *, last: int | None = None) -> State:
     return state
 
 
-def checked_regular(path: Path) -> None:
+def _check_regular(path: Path) -> None:
     """Raise DamagedError for what is no file, and would never come to an end."""
     try:
         check_regular(path)
@@ -171,7 +175,7 @@ def load(
 
 def read(path: Path) -> State:
     """Read a checkpoint. Raises UserError where it is absent or cannot be read, DamagedError where it is damaged."""
-    checked_regular(path)
+    _check_regular(path)
     try:
         _check_archive(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -227,7 +231,7 @@ def _tensors(tree: Any) -> Iterator[Tensor]:
 
 def _check_sum(path: Path) -> None:
     """Raise DamagedError where a checkpoint has another checksum than the one beside it; one without any passes."""
-    checked_regular(_checksum_of(path))
+    _check_regular(_checksum_of(path))
     try:
         with _checksum_of(path).open("rb") as file:
             said = file.read(SUM_BYTES).decode(errors="replace").split()[:1]

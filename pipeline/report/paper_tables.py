@@ -47,7 +47,7 @@ def time_and_accuracy(material: Material) -> Table:
             published = {"table1": run.table1, "batch": run.batch, "processors": run.processors,
                          "library": run.library, "time": run.time, "top1": percent(run.top1)}  # fmt: skip
             marks = material.published
-            rows.append(row(*(_marked(text, marks.mark(run.experiment, name)) for name, text in published.items()),
+            rows.append(row(*(marked(text, marks.mark(run.experiment, name)) for name, text in published.items()),
                             *_results(material, run.experiment)))  # fmt: skip
     note = f"This work takes runs of exp2 only{_of_headline(material)}. {OF_GROUP} {LOOP}"
     note += _not_to_scale(material)
@@ -143,11 +143,11 @@ def _stage(recipe: Recipe, number: int, stage: Stage) -> list[Cell]:
     epochs = recipe.mark(end) if number == 0 else recipe.mark(start, end)
     moment = ("optim.momentum", *(("optim.momentum_reference_batch", batch, workers) if _moves(recipe) else ()))
     return [
-        _marked(f"{stage.start_epoch} to {stage.end_epoch}", epochs),
-        _marked(count(stage.per_worker_batch), recipe.mark(batch)),
-        _marked(count(stage.recipe_batch), recipe.mark(batch, workers)),
-        _marked(count(stage.updates_per_epoch), recipe.mark(batch, workers, "recipe.images")),
-        _marked(f"{stage.momentum:.3f}", recipe.mark(*moment)),
+        marked(f"{stage.start_epoch} to {stage.end_epoch}", epochs),
+        marked(count(stage.per_worker_batch), recipe.mark(batch)),
+        marked(count(stage.recipe_batch), recipe.mark(batch, workers)),
+        marked(count(stage.updates_per_epoch), recipe.mark(batch, workers, "recipe.images")),
+        marked(f"{stage.momentum:.3f}", recipe.mark(*moment)),
     ]
 
 
@@ -181,8 +181,8 @@ def grids(material: Material) -> Table:
             recipe.title,
             _said(material, run, "workers", count(run.workers)),
             gpus(recipe),
-            _marked(count(grid.vertical), recipe.mark("recipe.grid.vertical")),
-            _marked(count(grid.horizontal), recipe.mark("recipe.grid.horizontal")),
+            marked(count(grid.vertical), recipe.mark("recipe.grid.vertical")),
+            marked(count(grid.horizontal), recipe.mark("recipe.grid.horizontal")),
             *_grid(material.measured.get(recipe.experiment)),
             *([estimated.grid, f"{estimated.place} of {estimated.grids}"] if estimated else ["", ""]),
             *_grid(material.scale_models.get(recipe.experiment)),
@@ -303,8 +303,9 @@ def _of_headline(material: Material) -> str:
 
 def gpus(recipe: Recipe) -> Cell:
     """A recipe's GPUs, with their mark."""
-    return _marked(count(recipe.config.recipe.workers), recipe.mark("recipe.workers"))
+    return marked(count(recipe.config.recipe.workers), recipe.mark("recipe.workers"))
 
 
-def _marked(text: str, mark: str) -> Cell:
+def marked(text: str, mark: str) -> Cell:
+    """A cell of a recipe, with its mark."""
     return Cell(text, mark == REBUILT)

@@ -14,9 +14,8 @@ from pipeline.report.curves import Curve
 from pipeline.report.figure3 import REFERENCE
 from pipeline.report.figures import count, percent, seconds
 from pipeline.report.groups import Group
-from pipeline.report.marks import REBUILT
 from pipeline.report.paired import Difference, difference
-from pipeline.report.paper_tables import gpus
+from pipeline.report.paper_tables import gpus, marked
 from pipeline.report.recipes import Recipe
 from pipeline.report.table import Cell, Column, Table, columns, made, row, texts
 
@@ -104,8 +103,7 @@ def _row(one: Result) -> Any:
 
 def _largest_batch(recipe: Recipe) -> Cell:
     number, stage = max(enumerate(recipe.plan.stages), key=lambda one: one[1].recipe_batch)
-    mark = recipe.mark(f"recipe.stages.{number}.per_worker_batch", "recipe.workers")
-    return Cell(count(stage.recipe_batch), mark == REBUILT)
+    return marked(count(stage.recipe_batch), recipe.mark(f"recipe.stages.{number}.per_worker_batch", "recipe.workers"))
 
 
 def summary(found: Sequence[Result], about: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,17 @@ def test_a_run_that_was_regridded_keeps_its_older_checkpoints_and_asks_again_bef
         prepare.resume(str(folder.path), ["workers=1"])
 
 
+def test_two_who_go_on_with_a_run_at_once_do_not_take_turns_at_its_configuration(folder: RunFolder) -> None:
+    with prepare.going_on(str(folder.path), ["run.stop_after_updates=81"]):
+        before = folder.config.read_bytes()
+        with (
+            pytest.raises(UserError, match="is being started or submitted by somebody else just now"),
+            prepare.going_on(str(folder.path), ["run.stop_after_updates=82"]),
+        ):
+            pass
+        assert folder.config.read_bytes() == before
+
+
 def test_what_was_found_of_earlier_attempts_stays_in_the_environment(folder: RunFolder) -> None:
     with folder.environment.open("a") as file:
         file.write("\nattempt 0, on a day\nhosts node7\n")
